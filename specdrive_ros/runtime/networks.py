@@ -1,0 +1,115 @@
+"""What a runtime must offer: the target's three networks and its key-value cache.
+
+The planner and the decoding loop know this file only; `torch_networks.py` (the reference) and
+`onnx_networks.py` (the embedded default) implement it. Arrays are NumPy, float32, without a batch
+axis: one car, one prompt. Sizes: T tokens of a pass, S cached tokens, V image tokens, L layers,
+H key-value heads, D head size, E hidden size.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class VisionFeatures:
+    """Image tokens ready for the text model.
+
+    embeddings: [V, E], take the rows of the image placeholders.
+    deepstack:  [K, V, E], added to the outputs of text layers 0 … K-1 at the same rows.
+    """
+
+    embeddings: np.ndarray
+    deepstack: np.ndarray
+
+
+@dataclass(frozen=True)
+class TextOutput:
+    """One pass of the text model.
+
+    logits: [R, vocabulary], of the rows asked for.
+    taps:   [T, n_taps * E], hidden states that drafts read (`tap_layers` of the networks).
+    """
+
+    logits: np.ndarray
+    taps: np.ndarray
+
+
+class KeyValueCache:
+    """Keys and values of the accepted tokens, after q/k-norm and rotary embedding.
+
+    rows: [L, capacity, 2, H, D]; `rows[layer, :length]` is contiguous, so a runtime can bind it
+    without a copy. A pass appends its rows; `keep` compacts a tree's accepted rows; `truncate`
+    drops the newest.
+    """
+
+    def __init__(self, layers: int, heads: int, head_size: int, capacity: int):
+        self.rows = np.zeros((layers, capacity, 2, heads, head_size), np.float32)
+        self.length = 0
+
+    @property
+    def capacity(self) -> int:
+        return self.rows.shape[1]
+
+    def append(self, new_rows: np.ndarray) -> None:
+        """new_rows: [L, T, 2, H, D]. Raises ValueError when the capacity would be exceeded."""
+        end = self.length + new_rows.shape[1]
+        if end > self.capacity:
+            raise ValueError(f"key-value cache: {end} tokens do not fit a capacity of {self.capacity}")
+        self.rows[:, self.length:end] = new_rows
+        self.length = end
+
+    def keep(self, start: int, accepted: np.ndarray) -> None:
+        """Of the rows from `start` on keep those at offsets `accepted`, in that order."""
+        accepted = np.asarray(accepted, np.int64)
+        if len(accepted):
+            self.rows[:, start:start + len(accepted)] = self.rows[:, start + accepted]
+        self.length = start + len(accepted)
+
+    def truncate(self, length: int) -> None:
+        if not 0 <= length <= self.length:
+            raise ValueError(f"key-value cache: cannot truncate {self.length} tokens to {length}")
+        self.length = length
+
+
+class TargetNetworks(Protocol):
+    """The unmodified target. One instance is used by one thread at a time."""
+
+    tap_layers: tuple[int, ...]
+
+    def encode_images(self, patches: np.ndarray, grid_thw: np.ndarray) -> VisionFeatures:
+        """patches: [P, 3*2*16*16] normalised pixels in merge-block order; grid_thw: [images, 3]."""
+
+    def embed(self, token_ids: np.ndarray) -> np.ndarray:
+        """[T] ids -> [T, E] embeddings."""
+
+    def new_cache(self, capacity: int) -> KeyValueCache: ...
+
+    def extend(
+        self,
+        embeddings: np.ndarray,
+        position_ids: np.ndarray,
+        cache: KeyValueCache,
+        *,
+        mask: np.ndarray | None = None,
+        deepstack: np.ndarray | None = None,
+        logit_rows: np.ndarray | None = None,
+    ) -> TextOutput:
+        """One pass over T new tokens; their keys and values are appended to the cache.
+
+        embeddings:   [T, E]
+        position_ids: [3, T] int64 (time, height, width axes of M-RoPE)
+        mask:         [T, S + T] bool, True where a row may look; None is causal
+        deepstack:    [K, T, E], zero at rows that are no image tokens; None is all zero
+        logit_rows:   rows whose logits are wanted; None is all of them
+        """
+
+    def act(self, noise: np.ndarray, position_ids: np.ndarray, cache: KeyValueCache, *, visible: int) -> np.ndarray:
+        """Ten Euler steps of the flow-matching head from `noise`.
+
+        noise:        [64, 2] standard normal at flow time 0
+        position_ids: [3, 64] int64
+        visible:      cache rows the waypoints may see (the offset after `<|traj_future_start|>`)
+        returns       [64, 2] normalised (acceleration, curvature) at flow time 1
+        """
