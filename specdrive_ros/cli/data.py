@@ -1,0 +1,63 @@
+"""`specdrive data generate`: driving scenes of the embedded world, for training. Resumable; shards are made in parallel."""
+
+import os
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from specdrive_ros.cli.progress import progress
+from specdrive_ros.errors import InputError
+
+EXAMPLE = "example: specdrive data generate --out data/mini --episodes 1000"
+
+
+def add_arguments(parser):
+    parser.epilog = EXAMPLE
+    actions = parser.add_subparsers(dest="action", required=True, metavar="generate")
+    generate = actions.add_parser("generate", help="drive the expert through random worlds and record it", epilog=EXAMPLE)
+    generate.add_argument("--out", type=Path, default=Path("data/mini"), help="folder for train/ and validation/ (default %(default)s)")
+    generate.add_argument("--episodes", type=int, default=1000, help="training episodes of 6.5 s (default %(default)s)")
+    generate.add_argument("--validation-episodes", type=int, default=64, help="held-out episodes (default %(default)s)")
+    generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
+    generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+
+
+def run(args) -> int:
+    if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
+        raise InputError("data generate: episodes must be >= 0 and workers >= 1")
+    jobs = missing_shards(args)
+    with ProcessPoolExecutor(args.workers) as pool, progress("scenes", len(jobs)) as bar:
+        running = [pool.submit(record_shard, *job) for job in jobs]
+        samples = 0
+        for done in as_completed(running):
+            samples += done.result()
+            bar.advance(1, f"{samples} samples")
+    return 0
+
+
+def missing_shards(args) -> list[tuple[Path, int, int]]:
+    """Every shard that is not on disk yet, validation first."""
+    from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE
+
+    jobs = []
+    for split, episodes, base in (("validation", args.validation_episodes, VALIDATION_SEED_BASE),
+                                  ("train", args.episodes, TRAIN_SEED_BASE + args.first_seed)):
+        folder = args.out / split
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
+        jobs += [(path, shard, base) for shard in range(-(-episodes // EPISODES_PER_SHARD))
+                 if not (path := folder / f"shard-{base + shard * EPISODES_PER_SHARD}.safetensors").exists()]
+    return jobs
+
+
+EPISODES_PER_SHARD = 8
+
+
+def record_shard(path: Path, shard: int, seed_base: int) -> int:
+    import cv2
+
+    from specdrive_ros.training.scenes import EpisodePlan, worlds_of_shard, write_shard
+
+    cv2.setNumThreads(1)
+    return write_shard(path, worlds_of_shard(shard, EPISODES_PER_SHARD, seed_base), EpisodePlan())

@@ -1,0 +1,57 @@
+"""`specdrive train target`: mini from driving scenes, vision first, then reasoning and action. Resumable."""
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from specdrive_ros.cli.progress import progress
+from specdrive_ros.errors import InputError
+
+EXAMPLE = "example: specdrive train target --data data/mini --run out/train/mini --out out/train/mini/checkpoint"
+
+
+def add_arguments(parser):
+    parser.epilog = EXAMPLE
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="target")
+    target = kinds.add_parser("target", help="train the driving model mini", epilog=EXAMPLE)
+    target.add_argument("--data", type=Path, default=Path("data/mini"), help="scenes of `data generate` (default %(default)s)")
+    target.add_argument("--run", type=Path, default=Path("out/train/mini"), help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
+    target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
+    target.add_argument("--vision-steps", type=int, default=3000, help="steps of vision pretraining (default %(default)s)")
+    target.add_argument("--steps", type=int, default=3000, help="steps of reasoning and action (default %(default)s)")
+    target.add_argument("--batch", type=int, default=16, help="samples a step and process (default %(default)s)")
+    target.add_argument("--learning-rate", type=float, default=8e-4, help="peak of the second stage (default %(default)s)")
+    target.add_argument("--seed", type=int, default=0)
+    target.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
+    target.add_argument("--json", action="store_true", help="print the training record as JSON")
+
+
+def run(args) -> int:
+    if min(args.steps, args.vision_steps, args.batch) < 1:
+        raise InputError("train target: --steps, --vision-steps and --batch must be at least 1")
+    import torch
+    from torch.utils.tensorboard import SummaryWriter
+
+    from specdrive_ros.training.mini import MiniTraining
+    from specdrive_ros.training.target_training import ReasoningTraining
+    from specdrive_ros.training.vision_pretraining import VisionPretraining
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    with closing(SummaryWriter(args.run / "tensorboard")) as log:
+        record = MiniTraining(
+            args.data, args.run, args.out or args.run / "checkpoint",
+            VisionPretraining(steps=args.vision_steps, seed=args.seed),
+            ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, seed=args.seed),
+            progress, log).run()
+    if args.json:
+        json.dump(record, sys.stdout, indent=1)
+    else:
+        print_record(record)
+    return 0
+
+
+def print_record(record: dict) -> None:
+    for name, value in record["validation"].items():
+        print(f"{name:28s} {value:.3f}")

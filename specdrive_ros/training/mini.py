@@ -1,0 +1,110 @@
+"""Makes mini from driving scenes: tokenizer, vision, reasoning and action, checkpoint folder, model card.
+
+Every stage keeps its state in the run folder; called again, it goes on where it stopped.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.target.checkpoint import save_target
+from specdrive_ros.target.config import (HistoryTokenizerConfig, TargetConfig, VocabularyConfig, mini_config,
+                                          write_configs)
+from specdrive_ros.target.network import AlpamayoTarget
+from specdrive_ros.target.prompt import INSTRUCTION, SYSTEM
+from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
+from specdrive_ros.training.samples import SampleSet
+from specdrive_ros.training.scenes import Shard, open_shards
+from specdrive_ros.training.target_training import (ReasoningTraining, encode_all_frames, frame_patches, pretrain_vision,
+                                                     train_reasoning)
+from specdrive_ros.training.vision_pretraining import VisionPretraining
+from specdrive_ros.training.vocabulary import train_base_tokenizer
+
+
+def new_checkpoint_folder(folder: Path, shards: list[Shard]) -> TargetConfig:
+    """Tokenizer and configs of a mini that was never trained, in the released layout. Keeps an existing one."""
+    if not (folder / "config.json").exists():
+        texts = [words["text"] for shard in shards for words in shard.words]
+        base = train_base_tokenizer([SYSTEM, INSTRUCTION, "system\n", "user\n", "assistant\n", *texts])
+        (folder / "backbone").mkdir(parents=True, exist_ok=True)
+        base.save(str(folder / "backbone" / "tokenizer.json"))
+        base_size = base.get_vocab_size()
+        base_ids = {token: base.token_to_id(token) for token in BASE_TOKENS}
+        tokenizer = TargetTokenizer(base, VocabularyConfig(base_size).traj_vocab_size, HistoryTokenizerConfig())
+        tokenizer.save(folder / "tokenizer.json")
+        config = mini_config(tokenizer.size, base_size)
+        write_configs(folder, config, tokenizer.trajectory_ids(), base_size, base_ids)
+    return TargetConfig.load(folder)
+
+
+def new_target(config: TargetConfig, seed: int) -> AlpamayoTarget:
+    torch.manual_seed(seed)
+    return AlpamayoTarget(config)
+
+
+class MiniTraining:
+    """One run: scenes in `data`, everything in between in `run_folder`, the finished checkpoint in `checkpoint`."""
+
+    def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining,
+                 reasoning: ReasoningTraining, progress, log):
+        self.run_folder, self.checkpoint = run_folder, checkpoint
+        self.vision, self.reasoning, self.progress, self.log = vision, reasoning, progress, log
+        self.train, self.validation = open_shards(data / "train"), open_shards(data / "validation")
+        run_folder.mkdir(parents=True, exist_ok=True)
+        self.config = new_checkpoint_folder(checkpoint, self.train)
+        self.target = new_target(self.config, reasoning.seed)
+
+    def run(self) -> dict:
+        vision = self._vision_stage()
+        _, grid = frame_patches(self.train[0].frames(0, 4), self.target)
+        tokenizer = TargetTokenizer.load(self.config)
+        train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation))
+        features = {name: self._features(name, shards) for name, shards in (("train", self.train), ("validation", self.validation))}
+        with self.progress("reasoning and action", self.reasoning.steps) as bar:
+            record = train_reasoning(self.target, train, features["train"], validation, features["validation"], self.reasoning,
+                                     self.run_folder / "reasoning.safetensors", bar, self.log, self._on_evaluation)
+        save_target(self.target, self.checkpoint)
+        return self._record(vision, record, len(train))
+
+    def _vision_stage(self) -> dict[str, float]:
+        finished = self.run_folder / "vision_weights.safetensors"
+        visual = self.target.vlm.model.visual
+        if finished.exists():
+            visual.load_state_dict(load_file(finished))
+        else:
+            with self.progress("vision", self.vision.steps) as bar:
+                accuracy = pretrain_vision(self.target, self.train, self.validation, self.vision,
+                                           self.run_folder / "vision.safetensors", bar, self.log)
+            (self.run_folder / "vision.json").write_text(json.dumps(accuracy, indent=1))
+            save_file({name: value.contiguous() for name, value in visual.state_dict().items()}, str(finished))
+        return json.loads((self.run_folder / "vision.json").read_text())
+
+    def _features(self, split: str, shards: list[Shard]) -> torch.Tensor:
+        """Cached image features, computed once: the vision encoder is frozen by now."""
+        path = self.run_folder / f"features_{split}.safetensors"
+        if not path.exists():
+            with self.progress(f"features {split}", len(shards)) as bar:
+                save_file({"features": encode_all_frames(self.target, shards, bar)}, str(path))
+        features = load_file(path)["features"]
+        frames = sum(len(shard.scene) for shard in shards)
+        if len(features) != frames:
+            raise InputError(f"{path} holds {len(features)} frames, the scenes {frames}; delete it, the data changed")
+        return features
+
+    def _on_evaluation(self, step: int, record: dict) -> None:
+        """A checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
+        save_target(self.target, self.checkpoint)
+        with (self.run_folder / "curve.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, **record}) + "\n")
+
+    def _record(self, vision: dict, record: dict, samples: int) -> dict:
+        result = {"vision_accuracy": vision, "validation": record, "samples": samples,
+                  "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision),
+                  "reasoning": asdict(self.reasoning), "torch": torch.__version__}
+        (self.run_folder / "training.json").write_text(json.dumps(result, indent=1))
+        return result

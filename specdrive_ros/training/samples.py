@@ -1,0 +1,116 @@
+"""Training samples of the target: prompt, chain of causation with word weights, and the expert's action.
+
+Every prompt of one camera set has the same layout, only the history tokens and the image features differ, so a
+batch shares its position ids. Knows the scenes on disk and the tokenizer; knows no network.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdrive_ros.shapes import FRAMES_PER_CAMERA
+from specdrive_ros.target.config import TargetConfig
+from specdrive_ros.target.prompt import Prompt, build_prompt, placeholder_ids
+from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.target.unicycle import fit_action, normalize, speed_at_t0
+from specdrive_ros.training.scenes import Shard, planar_poses
+
+
+@dataclass(frozen=True)
+class WordWeights:
+    """Loss weights: words that only the picture gives, all other words, the closing tokens."""
+
+    visual: float = 4.0
+    template: float = 0.5
+    closing: float = 0.5
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B samples. T prompt tokens, R reasoning tokens (padded), V image tokens, A frames a sample.
+
+    token_ids [B, T+R]; weights [B, R] and is_visual [B, R] of the reasoning tokens; lengths [B] real reasoning
+    tokens, the closing ones included; frame_rows [B, A] rows of the feature cache; action [B, 64, 2] normalised;
+    v0 [B] m/s; future [B, 64, 3] x, y, yaw; speed [B] m/s at t0.
+    """
+
+    token_ids: np.ndarray
+    weights: np.ndarray
+    is_visual: np.ndarray
+    lengths: np.ndarray
+    frame_rows: np.ndarray
+    action: np.ndarray
+    v0: np.ndarray
+    future: np.ndarray
+    families: list[str]
+
+
+class SampleSet:
+    """All samples of some shards, tokenised once."""
+
+    def __init__(self, shards: list[Shard], config: TargetConfig, tokenizer: TargetTokenizer, grids: np.ndarray,
+                 weights: WordWeights = WordWeights()):
+        self.config, self.tokenizer, self.word_weights = config, tokenizer, weights
+        self.prompt: Prompt | None = None
+        prompts, reasonings, rows, actions, v0s, futures, self.families, self.texts = [], [], [], [], [], [], [], []
+        first_frame = 0
+        for shard in shards:
+            for index, frame in enumerate(shard.sample_frame):
+                xyz, rotation = planar_poses(shard.sample_history[index])
+                prompts.append(self._prompt_ids(grids, xyz))
+                words = shard.words[index]
+                reasonings.append(self._reasoning(words["text"], shard.sample_spans[index]))
+                rows.append(first_frame + frame - np.arange(FRAMES_PER_CAMERA)[::-1])
+                action, v0 = trajectory_to_normalised_action(config, xyz, rotation, shard.sample_future[index])
+                actions.append(action)
+                v0s.append(v0)
+                futures.append(shard.sample_future[index])
+                self.families.append(words["family"])
+                self.texts.append(words["text"])
+            first_frame += len(shard.scene)
+        self.prompt_ids, self.frame_rows = np.stack(prompts), np.stack(rows)
+        self.reasonings, self.actions = reasonings, np.stack(actions).astype(np.float32)
+        self.v0s, self.futures = np.array(v0s, np.float32), np.stack(futures)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def _prompt_ids(self, grids: np.ndarray, xyz: np.ndarray) -> np.ndarray:
+        if self.prompt is None:
+            self.prompt = build_prompt(self.config, self.tokenizer, grids, xyz)
+            self._history_columns = np.flatnonzero(
+                placeholder_ids(self.config, self.tokenizer, grids) == self.tokenizer.ids["traj_history"])
+        ids = self.prompt.token_ids.copy()
+        ids[self._history_columns] = self.tokenizer.history_tokens(xyz)
+        return ids
+
+    def _reasoning(self, text: str, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Token ids with the two closing tokens, and which of them overlap a visual span."""
+        words = self.tokenizer.tokenizer.encode(text, add_special_tokens=False)
+        visual = [any(start < end_of_word and start_of_word < end for start, end in spans if start >= 0)
+                  for start_of_word, end_of_word in words.offsets]
+        closing = [self.tokenizer.ids["cot_end"], self.tokenizer.ids["traj_future_start"]]
+        return np.array([*words.ids, *closing]), np.array([*visual, False, False])
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        longest = max(len(self.reasonings[i][0]) for i in indices)
+        ids = np.full((len(indices), longest), self.tokenizer.ids["cot_end"])
+        weights, is_visual = np.zeros((len(indices), longest), np.float32), np.zeros((len(indices), longest), bool)
+        lengths = np.zeros(len(indices), np.int64)
+        for row, index in enumerate(indices):
+            tokens, visual = self.reasonings[index]
+            lengths[row] = n = len(tokens)
+            ids[row, :n], is_visual[row, :n] = tokens, visual
+            weights[row, :n] = np.where(visual, self.word_weights.visual, self.word_weights.template)
+            weights[row, n - 2:n] = self.word_weights.closing
+        return Batch(np.concatenate([self.prompt_ids[indices], ids], axis=1), weights, is_visual, lengths,
+                     self.frame_rows[indices], self.actions[indices], self.v0s[indices], self.futures[indices],
+                     [self.families[i] for i in indices])
+
+
+def trajectory_to_normalised_action(config: TargetConfig, history_xyz: np.ndarray, history_rotation: np.ndarray,
+                                    future: np.ndarray) -> tuple[np.ndarray, float]:
+    """future [64, 3] x, y, yaw -> ([64, 2] normalised action, v0 m/s)."""
+    v0 = speed_at_t0(history_xyz, history_rotation, config.action_space)
+    fit = fit_action(*planar_poses(future), v0, config.action_space)
+    return normalize(fit.action, config.action_space), float(v0)

@@ -1,0 +1,192 @@
+"""Driving scenes on disk: what `data generate` writes and every training stage reads.
+
+A shard is one safetensors file with a few episodes. Frames come at 10 Hz; a sample is an instant t0 with
+at least 1.5 s of history and the expert's own future. The expert is disturbed from time to time (a driver
+that never errs teaches no recovery); a sample's future is always the undisturbed expert's from t0 on, found
+by rolling a copy of the world forward.
+
+Knows the simulated world; knows no model and no torch.
+"""
+
+import copy
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
+from specdrive_ros.sim.labels import SCENE_LABELS
+from specdrive_ros.sim.scenario import FAMILIES, make_world
+from specdrive_ros.sim.world import Command, EgoState, World
+
+CAMERA = "rgb_front"
+PHYSICS_STEP_S = 0.05
+TRAIN_SEED_BASE = 1_000_000_000  # `drive --seed` takes 0 … 999,999: training never sees those worlds
+VALIDATION_SEED_BASE = 2_000_000_000
+MAX_SPANS = 8
+
+
+@dataclass(frozen=True)
+class EpisodePlan:
+    """How an episode is recorded.
+
+    lead_in_s:    the world runs this long (drawn between the two) before the first frame, poses only
+    seconds:      rendered length, s
+    sample_step:  frames between two samples
+    disturbed:    share of episodes in which the expert's hand is pushed now and then
+    """
+
+    lead_in_s: tuple[float, float] = (1.5, 12.0)
+    seconds: float = 6.5
+    sample_step: int = 2
+    disturbed: float = 0.7
+
+
+class Disturbance:
+    """Pushes of 0.3–0.8 s on the expert's command, a few seconds apart, seeded."""
+
+    def __init__(self, rng: np.random.Generator, active: bool):
+        self.rng, self.active = rng, active
+        self.until_s, self.next_s = -1.0, rng.uniform(0.0, 1.5)
+        self.push = Command(0.0, 0.0)
+
+    def apply(self, time_s: float, speed_mps: float, command: Command) -> Command:
+        if not self.active:
+            return command
+        if time_s >= self.next_s:
+            self.until_s = time_s + self.rng.uniform(0.3, 0.8)
+            self.next_s = self.until_s + self.rng.uniform(1.5, 5.0)
+            lateral_mps2 = self.rng.normal(0.0, 1.2)
+            self.push = Command(self.rng.normal(0.0, 1.0), lateral_mps2 / max(speed_mps, 4.0) ** 2)
+        if time_s >= self.until_s:
+            return command
+        return Command(command.acceleration_mps2 + self.push.acceleration_mps2,
+                       command.curvature_per_m + self.push.curvature_per_m)
+
+
+def poses_in_ego(poses: np.ndarray, ego: EgoState) -> np.ndarray:
+    """World poses [N, 3] (x, y, yaw) -> the same in the frame of `ego`, yaw unwrapped around zero."""
+    cos, sin = np.cos(ego.yaw), np.sin(ego.yaw)
+    dx, dy = poses[:, 0] - ego.x, poses[:, 1] - ego.y
+    turn = (poses[:, 2] - ego.yaw + np.pi) % (2 * np.pi) - np.pi
+    return np.stack([cos * dx + sin * dy, -sin * dx + cos * dy, turn], axis=1)
+
+
+def expert_future(world: World) -> np.ndarray:
+    """[64, 3] x, y, yaw (m, m, rad) in the ego frame at t0: the undisturbed expert's next 6.4 s.
+
+    The world passed in is left as it is.
+    """
+    ghost = copy.deepcopy(world)
+    poses = np.zeros((FUTURE_WAYPOINTS, 3))
+    for k in range(FUTURE_WAYPOINTS):
+        for _ in range(round(WAYPOINT_STEP_S / PHYSICS_STEP_S)):
+            ghost.step(PHYSICS_STEP_S, ghost.expert_command())
+        poses[k] = ghost.ego.x, ghost.ego.y, ghost.ego.yaw
+    return poses_in_ego(poses, world.ego)
+
+
+def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
+    """Drives one world with the (disturbed) expert. Returns frames [F,H,W,3], scene [F,K] and the samples."""
+    rng = np.random.default_rng([seed, 7])
+    world = make_world(family, seed, recovery=bool(rng.random() < 0.5))
+    disturbance = Disturbance(rng, active=rng.random() < plan.disturbed)
+    lead_in = round(rng.uniform(*plan.lead_in_s) / FRAME_STEP_S)
+    first_sample = lead_in + FRAMES_PER_CAMERA - 1
+    frames, scene, poses, samples = [], [], [], []
+    for index in range(lead_in + round(plan.seconds / FRAME_STEP_S)):
+        if world.outcome() is not None:
+            break
+        poses.append((world.ego.x, world.ego.y, world.ego.yaw))
+        label = world.label()
+        if index >= lead_in:
+            frames.append(world.render(CAMERA))
+            scene.append([label.scene[name] for name in SCENE_LABELS])
+        if index >= first_sample and (index - first_sample) % plan.sample_step == 0:
+            samples.append({"frame": len(frames) - 1, "future": expert_future(world),
+                            "history": poses_in_ego(np.array(poses[-HISTORY_POSES:]), world.ego),
+                            "speed": world.ego.speed, "spans": label.visual_spans,
+                            "words": {"text": label.text, "decision": label.decision, "cause": label.cause,
+                                      "family": family, "seed": seed, "time_s": round(world.time_s, 3)}})
+        for _ in range(round(FRAME_STEP_S / PHYSICS_STEP_S)):
+            world.step(PHYSICS_STEP_S, disturbance.apply(world.time_s, world.ego.speed, world.expert_command()))
+    return {"frames": frames, "scene": scene, "samples": samples}
+
+
+def write_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan) -> int:
+    """Records the worlds into one shard, atomically. Returns the number of samples."""
+    episodes = [record_episode(family, seed, plan) for family, seed in worlds]
+    starts = np.cumsum([0] + [len(episode["frames"]) for episode in episodes])
+    samples = [sample | {"frame": start + sample["frame"]} for start, e in zip(starts, episodes) for sample in e["samples"]]
+    spans = np.full((len(samples), MAX_SPANS, 2), -1, np.int16)
+    for row, sample in enumerate(samples):
+        for column, span in enumerate(sample["spans"][:MAX_SPANS]):
+            spans[row, column] = span
+    tensors = {
+        "frames": np.stack([frame for e in episodes for frame in e["frames"]]),
+        "scene": np.array([row for e in episodes for row in e["scene"]], np.int8),
+        "sample_frame": np.array([sample["frame"] for sample in samples], np.int32),
+        "sample_history": np.array([sample["history"] for sample in samples], np.float32),
+        "sample_future": np.array([sample["future"] for sample in samples], np.float32),
+        "sample_speed": np.array([sample["speed"] for sample in samples], np.float32),
+        "sample_spans": spans,
+        "sample_words": np.frombuffer(json.dumps([sample["words"] for sample in samples]).encode(), np.uint8),
+    }
+    unfinished = path.with_suffix(".unfinished")
+    save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(SCENE_LABELS)})
+    os.replace(unfinished, path)
+    return len(samples)
+
+
+def worlds_of_shard(shard: int, episodes: int, seed_base: int) -> list[tuple[str, int]]:
+    """The worlds a shard holds: families in turn, seeds counted from the base, so that any shard can be made alone."""
+    first = shard * episodes
+    return [(FAMILIES[(first + k) % len(FAMILIES)], seed_base + first + k) for k in range(episodes)]
+
+
+class Shard:
+    """Read access to one shard; frames stay on disk until asked for."""
+
+    def __init__(self, path: Path):
+        try:
+            self._file = safe_open(str(path), "numpy")
+            self.scene_labels: dict[str, int] = json.loads(self._file.metadata()["scene_labels"])
+            self.scene = self._file.get_tensor("scene")
+            self.sample_frame = self._file.get_tensor("sample_frame")
+            self.sample_history = self._file.get_tensor("sample_history")
+            self.sample_future = self._file.get_tensor("sample_future")
+            self.sample_speed = self._file.get_tensor("sample_speed")
+            self.sample_spans = self._file.get_tensor("sample_spans")
+            self.words: list[dict] = json.loads(self._file.get_tensor("sample_words").tobytes())
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"not a whole shard of driving scenes: {path} ({error}); "
+                             "delete it and run `data generate` again") from error
+
+    def frames(self, start: int, stop: int) -> np.ndarray:
+        return self._file.get_slice("frames")[start:stop]
+
+    def all_frames(self) -> np.ndarray:
+        return self._file.get_tensor("frames")
+
+
+def open_shards(folder: Path) -> list[Shard]:
+    paths = sorted(Path(folder).glob("shard-*.safetensors"))
+    if not paths:
+        raise InputError(f"no driving scenes: {folder} has no shard-*.safetensors; "
+                         f"make some with `specdrive data generate --out {folder}`")
+    return [Shard(path) for path in paths]
+
+
+def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[N, 3] x, y, yaw -> xyz [N, 3] (z = 0) and rotation matrices [N, 3, 3]."""
+    xyz = np.concatenate([poses[:, :2], np.zeros((len(poses), 1))], axis=1)
+    rotation = np.zeros((len(poses), 3, 3))
+    cos, sin = np.cos(poses[:, 2]), np.sin(poses[:, 2])
+    rotation[:, 0, 0], rotation[:, 0, 1], rotation[:, 1, 0], rotation[:, 1, 1] = cos, -sin, sin, cos
+    rotation[:, 2, 2] = 1.0
+    return xyz, rotation

@@ -1,0 +1,275 @@
+"""Trains mini: vision on scene labels first, then reasoning and action on the frozen vision.
+
+The second stage reads cached image features. Its loss is the cross-entropy of the chain of causation, words
+that only the picture gives weighted most, plus the flow-matching loss of the action expert, whose gradient
+reaches the language model through the key-value cache. Judge it by slot words, not by loss.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from specdrive_ros.shapes import FUTURE_WAYPOINTS, WAYPOINT_TIMES_S
+from specdrive_ros.target.network import AlpamayoTarget, TextOutput
+from specdrive_ros.target.pixels import patchify
+from specdrive_ros.target.unicycle import denormalize, roll_out
+from specdrive_ros.training.samples import Batch, SampleSet
+from specdrive_ros.training.scenes import Shard
+from specdrive_ros.training.state import cosine_rate, load_state, save_state
+from specdrive_ros.training.vision_pretraining import FrameSampler, SceneHeads, VisionPretraining, disturb
+
+
+@dataclass(frozen=True)
+class ReasoningTraining:
+    """Settings of the second stage. `draws` flow-matching times and noises are drawn a sample."""
+
+    steps: int = 3000
+    batch: int = 16
+    learning_rate: float = 8e-4
+    weight_decay: float = 0.02
+    flow_weight: float = 1.0
+    draws: int = 2
+    feature_noise: float = 0.02
+    evaluate_every: int = 250
+    save_every: int = 100
+    seed: int = 0
+
+
+def frame_patches(frames: np.ndarray, target: AlpamayoTarget) -> tuple[torch.Tensor, torch.Tensor]:
+    """uint8 [N, H, W, 3] -> patches [N * P, C] and grid [N, 3]."""
+    patches, grid = patchify(frames, target.config)
+    return torch.from_numpy(np.asarray(patches)), torch.from_numpy(np.asarray(grid))
+
+
+def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
+    """What the text model will read of N frames: merged tokens, then each deepstack level, each [N, V, E]."""
+    encoded = target.encode_images(patches, grid)
+    return [level.unflatten(0, (len(grid), -1)) for level in (encoded.embeddings, *encoded.deepstack)]
+
+
+class VisionStage(nn.Module):
+    """Vision encoder and heads under one forward, as data-parallel training needs it."""
+
+    def __init__(self, target: AlpamayoTarget, scene_labels: dict[str, int], tokens: int):
+        super().__init__()
+        self.target = [target]  # in a list: only the vision encoder belongs to this stage's parameters
+        self.visual = target.vlm.model.visual
+        levels = 1 + len(target.config.vision.deepstack_visual_indexes)
+        self.heads = SceneHeads(scene_labels, tokens, target.config.vision.out_hidden_size, levels)
+
+    def forward(self, patches: torch.Tensor, grid: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.heads(frame_levels(self.target[0], patches, grid))
+        return self.heads.loss(logits, labels), logits[0]
+
+
+def pretrain_vision(target: AlpamayoTarget, train: list[Shard], validation: list[Shard], settings: VisionPretraining,
+                    state_path: Path, bar, log) -> dict[str, float]:
+    """Runs the first stage to its end, resuming from `state_path`. Returns validation accuracy per scene label."""
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    sampler, held_out = FrameSampler(train), FrameSampler(validation)
+    tokens = image_tokens(target, train[0])
+    torch.manual_seed(settings.seed)
+    stage = VisionStage(target, train[0].scene_labels, tokens)
+    optimizer = torch.optim.AdamW(stage.parameters(), weight_decay=settings.weight_decay, betas=(0.9, 0.98))
+    step, record = load_state(state_path, stage, optimizer)
+    model, optimizer = accelerator.prepare(stage, optimizer)
+    bar.advance(step)
+    while step < settings.steps:
+        rng = np.random.default_rng([settings.seed, step, accelerator.process_index, 1])
+        loss = vision_step(model, optimizer, accelerator, sampler, settings, step, rng)
+        step += 1
+        bar.advance(1, f"loss {loss:.3f}")
+        log.add_scalar("vision/loss", loss, step)
+        if step % 500 == 0 or step == settings.steps:
+            record = vision_accuracy(stage, held_out, settings)
+            for name, value in record.items():
+                log.add_scalar(f"vision/accuracy/{name}", value, step)
+            save_state(state_path, stage, optimizer, step, record)
+    return record
+
+
+def vision_step(model, optimizer, accelerator, sampler, settings, step, rng) -> float:
+    frames, labels = sampler.draw(rng, settings.batch)
+    patches, grid = frame_patches(frames, accelerator.unwrap_model(model).target[0])
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    patches = disturb(patches.view(len(frames), -1, patches.shape[-1]), settings, generator).flatten(0, 1)
+    for group in optimizer.param_groups:
+        group["lr"] = cosine_rate(step, settings.steps, settings.learning_rate)
+    loss, _ = model(patches.to(accelerator.device), grid.to(accelerator.device), torch.from_numpy(labels).to(accelerator.device))
+    descend(accelerator, model, optimizer, loss)
+    return float(loss.detach())
+
+
+def descend(accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    accelerator.backward(loss)
+    accelerator.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], 1.0)
+    optimizer.step()
+
+
+@torch.no_grad()
+def vision_accuracy(stage: VisionStage, held_out: FrameSampler, settings: VisionPretraining, frames: int = 1024) -> dict[str, float]:
+    """Share of right class numbers per scene label on frames drawn evenly from the held-out worlds."""
+    rows = np.linspace(0, len(held_out.labels) - 1, min(frames, len(held_out.labels))).astype(int)
+    right = {name: np.zeros(2, int) for name in stage.heads.scene_labels}
+    for part in np.array_split(rows, max(1, len(rows) // 64)):
+        patches, grid = frame_patches(held_out.frames(part), stage.target[0])
+        labels = torch.from_numpy(held_out.labels[part])
+        _, logits = stage(patches, grid, labels)
+        for name, counts in stage.heads.accuracy(logits, labels).items():
+            right[name] += counts
+    return {name: float(good / max(1, all_of_them)) for name, (good, all_of_them) in right.items()}
+
+
+def image_tokens(target: AlpamayoTarget, shard: Shard) -> int:
+    _, grid = frame_patches(shard.frames(0, 1), target)
+    return int(grid[0].prod()) // target.config.vision.spatial_merge_size ** 2
+
+
+@torch.no_grad()
+def encode_all_frames(target: AlpamayoTarget, shards: list[Shard], bar) -> torch.Tensor:
+    """Features of every frame, float16 [frames, 1 + K, V, E] (merged tokens, then each deepstack level)."""
+    parts = []
+    for shard in shards:
+        for frames in np.array_split(shard.all_frames(), max(1, len(shard.scene) // 64)):
+            parts.append(torch.stack(frame_levels(target, *frame_patches(frames, target)), dim=1).half())
+        bar.advance(1)
+    return torch.cat(parts)
+
+
+class ReasoningStage(nn.Module):
+    """Language model and action expert on cached image features, one forward for both losses."""
+
+    def __init__(self, target: AlpamayoTarget, samples: SampleSet, settings: ReasoningTraining):
+        super().__init__()
+        self.target, self.settings = target, settings
+        prompt = samples.prompt
+        self.prompt_length, self.rope_delta = len(prompt.token_ids), int(prompt.rope_delta)
+        self.prompt_positions = torch.from_numpy(np.asarray(prompt.position_ids))
+        self.image_rows = torch.from_numpy(np.asarray(prompt.image_rows))
+        target.requires_grad_(True)
+        target.vlm.model.visual.requires_grad_(False)
+
+    def text(self, ids: torch.Tensor, features: torch.Tensor) -> TextOutput:
+        """ids [B, T+R], features [B, A, 1+K, V, E]. Padding stands behind the real tokens, where causality hides it."""
+        batch, length = ids.shape
+        image_mask = torch.zeros(batch, length, dtype=torch.bool)
+        image_mask[:, self.image_rows] = True
+        levels = features.float().permute(2, 0, 1, 3, 4).flatten(1, 3)  # [1+K, B*A*V, E]
+        beyond = torch.arange(self.prompt_length, length) + self.rope_delta
+        positions = torch.cat([self.prompt_positions, beyond.expand(3, -1)], dim=1)[:, None].expand(3, batch, length)
+        return self.target.text_forward(self.target.embed_prompt(ids, image_mask, levels[0]), positions,
+                                        deepstack=list(levels[1:]), image_mask=image_mask)
+
+    def reasoning_logits(self, output: TextOutput) -> torch.Tensor:
+        """[B, R, vocabulary]: what the model writes at each reasoning token."""
+        return self.target.logits(output.hidden[:, self.prompt_length - 1:-1])
+
+    def waypoints(self, lengths: torch.Tensor, total: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Positions [3, B, 64] of the waypoints and which cache columns [B, total] they may see."""
+        offset = self.prompt_length + lengths
+        positions = torch.arange(FUTURE_WAYPOINTS) + (offset + self.rope_delta)[:, None]
+        return positions.expand(3, -1, -1), torch.arange(total) < offset[:, None]
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        output = self.text(batch["token_ids"], batch["features"])
+        answers = batch["token_ids"][:, self.prompt_length:]
+        each = nn.functional.cross_entropy(self.reasoning_logits(output).flatten(0, 1), answers.flatten(), reduction="none")
+        weights = batch["weights"]
+        return {"text": (each.view_as(weights) * weights).sum() / weights.sum(), "flow": self.flow(batch, output)}
+
+    def flow(self, batch: dict[str, torch.Tensor], output: TextOutput) -> torch.Tensor:
+        positions, visible = self.waypoints(batch["lengths"], batch["token_ids"].shape[1])
+        losses = [self.target.flow_matching_loss(batch["action"], output.key_values, positions, visible).mean()
+                  for _ in range(self.settings.draws)]
+        return torch.stack(losses).mean()
+
+
+def tensors(batch: Batch, features: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
+    arrays = {name: torch.from_numpy(getattr(batch, name)) for name in ("token_ids", "weights", "lengths", "action")}
+    return {name: value.to(device) for name, value in (arrays | {"features": features[torch.from_numpy(batch.frame_rows)]}).items()}
+
+
+def train_reasoning(target: AlpamayoTarget, train: SampleSet, train_features: torch.Tensor, validation: SampleSet,
+                    validation_features: torch.Tensor, settings: ReasoningTraining, state_path: Path, bar, log,
+                    on_evaluation=lambda step, record: None) -> dict[str, float]:
+    """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    stage = ReasoningStage(target, train, settings)
+    decayed = [p for p in stage.parameters() if p.requires_grad and p.dim() > 1]
+    plain = [p for p in stage.parameters() if p.requires_grad and p.dim() <= 1]
+    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": settings.weight_decay},
+                                   {"params": plain, "weight_decay": 0.0}], betas=(0.9, 0.98))
+    step, record = load_state(state_path, stage, optimizer)
+    model, optimizer = accelerator.prepare(stage, optimizer)
+    bar.advance(step)
+    while step < settings.steps:
+        rng = np.random.default_rng([settings.seed, step, accelerator.process_index, 2])
+        losses = reasoning_step(model, optimizer, accelerator, train, train_features, settings, step, rng)
+        step += 1
+        bar.advance(1, f"text {losses['text']:.3f} flow {losses['flow']:.3f}")
+        for name, value in losses.items():
+            log.add_scalar(f"train/{name}", value, step)
+        if step % settings.evaluate_every == 0 or step == settings.steps:
+            record = evaluate(stage, validation, validation_features)
+            for name, value in record.items():
+                log.add_scalar(f"validation/{name}", value, step)
+            on_evaluation(step, record)
+        if step % settings.save_every == 0 or step == settings.steps:
+            save_state(state_path, stage, optimizer, step, record)
+    return record
+
+
+def reasoning_step(model, optimizer, accelerator, train, cached, settings, step, rng) -> dict[str, float]:
+    batch = tensors(train.batch(rng.integers(len(train), size=settings.batch)), cached, accelerator.device)
+    torch.manual_seed(int(rng.integers(2**62)))  # feature noise, flow times and flow noise follow from (seed, step)
+    features = batch["features"].float()
+    batch["features"] = features + settings.feature_noise * torch.randn_like(features)
+    for group in optimizer.param_groups:
+        group["lr"] = cosine_rate(step, settings.steps, settings.learning_rate)
+    losses = model(batch)
+    descend(accelerator, model, optimizer, losses["text"] + settings.flow_weight * losses["flow"])
+    return {name: float(losses[name].detach()) for name in ("text", "flow")}
+
+
+@torch.no_grad()
+def evaluate(stage: ReasoningStage, samples: SampleSet, features: torch.Tensor, count: int = 256) -> dict[str, float]:
+    """Held-out figures: slot words, whole sentences (teacher forced, so exact = greedy exact), ADE against constant velocity."""
+    slots, sentences, errors, naive = [], [], [], []
+    chosen = np.linspace(0, len(samples) - 1, min(count, len(samples))).astype(int)
+    for part in np.array_split(chosen, max(1, len(chosen) // 32)):
+        batch = samples.batch(part)
+        data = tensors(batch, features, torch.device("cpu"))
+        output = stage.text(data["token_ids"], data["features"])
+        answers = data["token_ids"][:, stage.prompt_length:]
+        right = (stage.reasoning_logits(output).argmax(-1) == answers).numpy() | (batch.weights == 0)
+        slots.append(right[batch.is_visual])
+        sentences.append(right.all(axis=1))
+        errors.append(displacement(batch, sampled_trajectory(stage, batch, data, output)))
+        naive.append(displacement(batch, constant_velocity(batch)))
+    errors, naive = np.concatenate(errors), np.concatenate(naive)
+    return {"slot_words": float(np.concatenate(slots).mean()), "sentences": float(np.concatenate(sentences).mean()),
+            "ade_3s": float(errors[:, :30].mean()), "ade_6.4s": float(errors.mean()),
+            "constant_velocity_ade_3s": float(naive[:, :30].mean()), "constant_velocity_ade_6.4s": float(naive.mean())}
+
+
+def sampled_trajectory(stage: ReasoningStage, batch: Batch, data: dict[str, torch.Tensor], output: TextOutput) -> np.ndarray:
+    """[B, 64, 2] metres, from ten Euler steps on seeded noise."""
+    positions, visible = stage.waypoints(data["lengths"], data["token_ids"].shape[1])
+    noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=torch.Generator().manual_seed(0))
+    action = stage.target.sample(noise, output.key_values, positions, visible).numpy()
+    space = stage.target.config.action_space
+    return roll_out(denormalize(action, space), batch.v0, space).xyz[..., :2]
+
+
+def constant_velocity(batch: Batch) -> np.ndarray:
+    return np.stack([np.outer(WAYPOINT_TIMES_S, [v0, 0.0]) for v0 in batch.v0])
+
+
+def displacement(batch: Batch, xy: np.ndarray) -> np.ndarray:
+    """[B, 64] metres between a planned and the expert's position."""
+    return np.linalg.norm(xy - batch.future[:, :, :2], axis=-1)

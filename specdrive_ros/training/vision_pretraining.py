@@ -1,0 +1,98 @@
+"""First stage of mini: the vision encoder learns to name what is in the picture, from the world's own labels.
+
+Eleven times cheaper a sample than learning to see through the text loss. Linear heads read every output the
+text model will read (the merged tokens and each deepstack level) and are thrown away afterwards.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from specdrive_ros.training.scenes import Shard
+
+
+@dataclass(frozen=True)
+class VisionPretraining:
+    """Settings. `brightness` and `noise` disturb pixels in units of the 0…1 range."""
+
+    steps: int = 3000
+    batch: int = 32
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.02
+    brightness: float = 0.08
+    noise: float = 0.02
+    seed: int = 0
+
+
+class SceneHeads(nn.Module):
+    """One linear classifier per scene label on every level the text model reads."""
+
+    def __init__(self, scene_labels: dict[str, int], tokens: int, width: int, levels: int):
+        super().__init__()
+        self.scene_labels = scene_labels
+        classes = sum(scene_labels.values())
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(levels))
+        self.reduce = nn.ModuleList(nn.Linear(width, 64) for _ in range(levels))
+        self.classify = nn.ModuleList(nn.Linear(tokens * 64, classes) for _ in range(levels))
+
+    def forward(self, levels: list[torch.Tensor]) -> list[torch.Tensor]:
+        """levels: each [B, tokens, width] -> logits, each [B, sum of classes]."""
+        return [classify(torch.relu(reduce(norm(level))).flatten(1))
+                for norm, reduce, classify, level in zip(self.norms, self.reduce, self.classify, levels)]
+
+    def loss(self, logits: list[torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
+        """labels: [B, K] class numbers, -1 where a label does not apply. The last level read counts half more."""
+        total = torch.zeros(())
+        for weight, level in zip([1.5] + [0.5] * (len(logits) - 1), logits):
+            for column, scores in enumerate(level.split(list(self.scene_labels.values()), dim=1)):
+                valid = labels[:, column] >= 0
+                if valid.any():
+                    total = total + weight * nn.functional.cross_entropy(scores[valid], labels[valid, column])
+        return total / len(self.scene_labels)
+
+    def accuracy(self, logits: torch.Tensor, labels: torch.Tensor) -> dict[str, tuple[int, int]]:
+        """Per label (right, applicable) of the first level."""
+        scores = logits.split(list(self.scene_labels.values()), dim=1)
+        result = {}
+        for column, name in enumerate(self.scene_labels):
+            valid = labels[:, column] >= 0
+            right = (scores[column].argmax(1) == labels[:, column]) & valid
+            result[name] = int(right.sum()), int(valid.sum())
+        return result
+
+
+class FrameSampler:
+    """Frames of all shards as one array, drawn so that rare labels get their share."""
+
+    def __init__(self, shards: list[Shard]):
+        self.shards = shards
+        self.owner = np.concatenate([np.full(len(s.scene), i, np.int32) for i, s in enumerate(shards)])
+        self.local = np.concatenate([np.arange(len(s.scene), dtype=np.int32) for s in shards])
+        self.labels = np.concatenate([s.scene for s in shards]).astype(np.int64)
+        self.probability = rare_label_weights(self.labels)
+        self.cumulative = np.cumsum(self.probability)
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.searchsorted(self.cumulative, rng.random(count) * self.cumulative[-1])
+        return self.frames(rows), self.labels[rows]
+
+    def frames(self, rows: np.ndarray) -> np.ndarray:
+        return np.concatenate([self.shards[self.owner[r]].frames(int(self.local[r]), int(self.local[r]) + 1) for r in rows])
+
+
+def rare_label_weights(labels: np.ndarray) -> np.ndarray:
+    """[N, K] labels -> [N] weights: the mean over labels of 1/sqrt(class frequency), so no class starves."""
+    weight = np.zeros(len(labels))
+    for column in labels.T:
+        classes, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
+        weight += np.where(column >= 0, (1.0 / np.sqrt(counts / len(column)))[inverse], 1.0)
+    return weight / weight.sum()
+
+
+def disturb(patches: torch.Tensor, settings: VisionPretraining, generator: torch.Generator) -> torch.Tensor:
+    """Brightness and pixel noise on normalised patches [B, P, C] (range -1 … 1)."""
+    shift = torch.randn((len(patches), 1, 1), generator=generator) * 2 * settings.brightness
+    grain = torch.randn(patches.shape, generator=generator) * 2 * settings.noise
+    return (patches + shift + grain).clamp(-1.0, 1.0)
