@@ -1,0 +1,126 @@
+"""Compares this implementation of the target with reference numbers, array by array.
+
+Works on any folder laid out as `golden/alpamayo_A`: a checkpoint in the released layout, its inputs, and what
+the reference made of them at every stage. Each stage is computed through the same code that trains and drives
+(PyTorch, float32) from the stage's own inputs, so that an error shows where it arises. Knows no other layout,
+and not how a stage is computed (`golden_stages.py`).
+
+    ./specdrive golden test/golden/alpamayo_A
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.evaluation import golden_stages
+from specdrive_ros.evaluation.golden_reference import Reference
+from specdrive_ros.evaluation.golden_stages import EXACT, Outcome
+
+KNOWN_LAYOUTS = (
+    "alpamayo (as golden/alpamayo_A: checkpoint/, backbone/, inputs.npz, expected_*.npz, meta.json)",
+)
+
+STAGES = {
+    "inputs": golden_stages.recompute_inputs,
+    "expected_history_tokens": golden_stages.recompute_history_tokens,
+    "expected_vision": golden_stages.recompute_vision,
+    "expected_prefill": golden_stages.recompute_prefill,
+    "expected_greedy": golden_stages.recompute_greedy,
+    "expected_kv": golden_stages.recompute_key_values,
+    "expected_action": golden_stages.recompute_action,
+    "expected_sampled": golden_stages.recompute_sampled,
+    "expected_edge": golden_stages.recompute_edge,
+    "expected_unicycle": golden_stages.recompute_unicycle,
+}
+# Names of inputs: not compared where a stage does not compute them.
+GIVEN = frozenset((
+    "images", "camera_indices", "ego_history_xyz", "ego_history_rot", "noise", "noise3", "x_probe", "t_probe",
+    "case_names", "xyz", "logit_positions", "seed", "max_new_tokens", "history_xyz", "history_rot",
+    "future_xyz", "future_rot", "act_names", "act_action", "act_history_xyz", "act_history_rot",
+    "sequences_raw",
+))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One array: largest absolute error, its tolerance, and what else is to be said."""
+
+    array: str
+    error: float
+    tolerance: float
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.error <= self.tolerance
+
+
+def compare_folder(folder: str | Path) -> list[Comparison]:
+    """Every array of a golden folder, stage by stage. Raises `InputError` for a folder of another layout."""
+    folder = check_layout(Path(folder))
+    try:
+        return _compare_all(Reference(folder))
+    except KeyError as error:
+        raise InputError(
+            f"{folder}: {error} is missing from its arrays or meta.json; copy the folder again"
+        ) from error
+
+
+def _compare_all(reference: Reference) -> list[Comparison]:
+    comparisons = [
+        compare("meta/prompt_text", str(reference.meta["prompt_text"]), reference.prompt_text, EXACT),
+        compare("special_tokens/ids", *reference.special_token_ids(), EXACT),
+    ]
+    for file, stage in STAGES.items():
+        if reference.has(file):
+            comparisons += compare_stage(file, reference.arrays(file), stage(reference))
+    return comparisons
+
+
+def check_layout(folder: Path) -> Path:
+    """The folder, if its layout is known."""
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} is no folder; it should be laid out as one of: {'; '.join(KNOWN_LAYOUTS)}"
+        )
+    needed = ("checkpoint/config.json", "inputs.npz", "meta.json", "special_tokens.json")
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if missing or not any((folder / f"{file}.npz").is_file() for file in STAGES if file != "inputs"):
+        lacks = ", ".join(missing) or "expected_*.npz"
+        raise InputError(
+            f"{folder}: unknown layout, it has no {lacks}; known are: {'; '.join(KNOWN_LAYOUTS)}"
+        )
+    return folder
+
+
+def compare_stage(file: str, expected: dict[str, np.ndarray], ours: Outcome) -> list[Comparison]:
+    """One comparison for every array of a file that is a result; inputs are not compared with themselves."""
+    comparisons = []
+    for name, array in expected.items():
+        if name in ours:
+            comparisons.append(compare(f"{file}/{name}", array, *ours[name]))
+        elif name.rpartition(".")[2] not in GIVEN:
+            comparisons.append(Comparison(f"{file}/{name}", 0.0, 0.0, "not compared: no such array is known"))
+    return comparisons
+
+
+def compare(name: str, expected: object, ours: object, tolerance: float) -> Comparison:
+    """Texts differ or not; numbers must be of one shape and finite in the same places."""
+    expected, ours = np.asarray(expected), np.asarray(ours)
+    if expected.shape != ours.shape:
+        return Comparison(
+            name, np.inf, tolerance, f"shape {list(ours.shape)} should be {list(expected.shape)}"
+        )
+    if expected.dtype.kind in "USO" or ours.dtype.kind in "USO":
+        different = int(np.sum(expected.astype(str) != ours.astype(str)))
+        return Comparison(name, float(different), tolerance, f"{different} texts differ" if different else "")
+    expected, ours = expected.astype(np.float64), ours.astype(np.float64)
+    finite = np.isfinite(expected) & np.isfinite(ours)
+    odd = ~finite & ~((expected == ours) | (np.isnan(expected) & np.isnan(ours)))
+    if odd.any():
+        return Comparison(
+            name, np.inf, tolerance, f"{int(odd.sum())} values are finite in one and not in the other"
+        )
+    return Comparison(name, float(np.abs(expected[finite] - ours[finite]).max(initial=0.0)), tolerance)

@@ -1,0 +1,118 @@
+"""Checkpoints of the target: safetensors in, safetensors out, every name and shape accounted for.
+
+Reads one `model.safetensors` or the shards its index names. Nothing is unpickled and no code is run; a name
+too few, a name too many, another shape or a damaged file is one `InputError`.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers.models.qwen3_vl.modeling_qwen3_vl import (
+    Qwen3VLTextRotaryEmbedding,
+    Qwen3VLVisionRotaryEmbedding,
+)
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.target.config import TargetConfig
+from specdrive_ros.target.network import AlpamayoTarget
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_SHOWN = 3  # names listed before "and N more"
+
+
+def load_target(folder: str | Path, *, dtype: torch.dtype | None = torch.float32) -> AlpamayoTarget:
+    """The target of a checkpoint folder, in evaluation mode. `dtype` None keeps that of the file."""
+    folder = Path(folder)
+    config = TargetConfig.load(folder)
+    with torch.device("meta"):
+        target = AlpamayoTarget(config)
+    weights = read_weights(folder)
+    check_names_and_shapes(
+        str(folder),
+        {name: value.shape for name, value in target.state_dict().items()},
+        {name: value.shape for name, value in weights.items()},
+    )
+    if dtype is not None:
+        weights = {name: value.to(dtype) for name, value in weights.items()}
+    target.load_state_dict(weights, strict=True, assign=True)
+    _make_rotary_embeddings(target)
+    return target.eval()
+
+
+def save_target(target: AlpamayoTarget, folder: str | Path) -> Path:
+    """Write `model.safetensors` (one file) into a folder; the configs are written by `write_configs`."""
+    path = Path(folder) / WEIGHTS
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.detach().cpu().contiguous() for name, value in target.state_dict().items()}
+    save_file(weights, path, metadata={"format": "pt"})
+    return path
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Every tensor of a checkpoint folder by name."""
+    weights: dict[str, Tensor] = {}
+    for path in weight_files(folder):
+        try:
+            with safe_open(path, framework="pt") as file:
+                weights.update({name: file.get_tensor(name) for name in file.keys()})
+        except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+            raise InputError(
+                f"{path} is damaged or no safetensors file ({error}); fetch or save it again"
+            ) from None
+    return weights
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The one weights file, or the shards that the index names."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    index = folder / INDEX
+    if not index.is_file():
+        raise InputError(f"{folder} has no weights; it should have {WEIGHTS} or {INDEX} and its shards")
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise InputError(
+            f"{index} is no index of shards; it should have a 'weight_map' of tensor names to files"
+        ) from None
+    missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+    if missing:
+        raise InputError(f"{index} names shards that are not in {folder}: {list_some(missing)}")
+    return [folder / name for name in names]
+
+
+def check_names_and_shapes(where: str, expected: dict[str, tuple], found: dict[str, tuple]) -> None:
+    """Raise one `InputError` that lists names missing, names unexpected and wrong shapes."""
+    faults = []
+    if missing := sorted(expected.keys() - found.keys()):
+        faults.append(f"{len(missing)} missing ({list_some(missing)})")
+    if unexpected := sorted(found.keys() - expected.keys()):
+        faults.append(f"{len(unexpected)} unexpected ({list_some(unexpected)})")
+    wrong = [
+        f"{name} {list(found[name])} should be {list(expected[name])}"
+        for name in sorted(expected.keys() & found.keys())
+        if tuple(found[name]) != tuple(expected[name])
+    ]
+    if wrong:
+        faults.append(f"{len(wrong)} of another shape ({list_some(wrong)})")
+    if faults:
+        raise InputError(f"weights in {where} do not fit config.json: {'; '.join(faults)}")
+
+
+def list_some(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f", and {more} more" if more > 0 else "")
+
+
+def _make_rotary_embeddings(target: AlpamayoTarget) -> None:
+    """Frequencies that no checkpoint holds: a model built on the meta device has them without values."""
+    for model in (target.language_model, target.expert):
+        model.rotary_emb = Qwen3VLTextRotaryEmbedding(model.config)
+    visual = target.vlm.model.visual
+    visual.rotary_pos_emb = Qwen3VLVisionRotaryEmbedding(visual.config)

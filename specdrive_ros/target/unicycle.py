@@ -1,0 +1,209 @@
+"""The unicycle action space: accelerations and curvatures to a trajectory, and back by least squares.
+
+NumPy float64 throughout, any leading dimensions. Poses are in the ego frame at t0 (x forward, y left, z up);
+the rollout starts at the origin with heading 0 whatever the history ends with, only its last height is kept.
+Nothing is clipped: speed may turn negative, `within_bounds` is for whoever wants to know.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdrive_ros.shapes import ACCELERATION, CURVATURE
+from specdrive_ros.target.config import ActionSpaceConfig
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """W waypoints, the first one step after t0, and what drives there.
+
+    xyz:                [..., W, 3] metres
+    yaw:                [..., W] radians, not wrapped
+    speed_mps:          [..., W] signed along the heading, at the waypoints
+    acceleration_mps2:  [..., W] during the step that ends at the waypoint
+    curvature_per_m:    [..., W] the same, left positive
+    """
+
+    xyz: np.ndarray
+    yaw: np.ndarray
+    speed_mps: np.ndarray
+    acceleration_mps2: np.ndarray
+    curvature_per_m: np.ndarray
+
+    @property
+    def rotation(self) -> np.ndarray:
+        """[..., W, 3, 3] rotation matrices of the yaw."""
+        return yaw_rotation(self.yaw)
+
+
+@dataclass(frozen=True)
+class FittedAction:
+    """What the inverse finds.
+
+    action:     [..., W, 2] in the network's units
+    physical:   [..., W, 2] the same in m/s² and 1/m
+    v0:         [...] m/s at t0
+    heading:    [..., W + 1] radians at t0 and the waypoints
+    speed_mps:  [..., W + 1] the same
+    """
+
+    action: np.ndarray
+    physical: np.ndarray
+    v0: np.ndarray
+    heading: np.ndarray
+    speed_mps: np.ndarray
+
+
+def normalize(space: ActionSpaceConfig, physical: np.ndarray) -> np.ndarray:
+    """[..., 2] in m/s² and 1/m -> the network's units."""
+    return (np.asarray(physical, np.float64) - _mean(space)) / _deviation(space)
+
+
+def denormalize(space: ActionSpaceConfig, action: np.ndarray) -> np.ndarray:
+    """[..., 2] in the network's units -> m/s² and 1/m."""
+    return np.asarray(action, np.float64) * _deviation(space) + _mean(space)
+
+
+def within_bounds(space: ActionSpaceConfig, action: np.ndarray) -> np.ndarray:
+    """[...] bool: every waypoint of an action [..., W, 2] in the network's units is within the bounds."""
+    physical = denormalize(space, action)
+    low = np.array([space.accel_bounds[0], space.curvature_bounds[0]])
+    high = np.array([space.accel_bounds[1], space.curvature_bounds[1]])
+    return np.all((physical >= low) & (physical <= high), axis=(-2, -1))
+
+
+def action_to_trajectory(
+    space: ActionSpaceConfig, action: np.ndarray, v0: np.ndarray, z: np.ndarray = 0.0
+) -> Trajectory:
+    """Roll out an action [..., W, 2] in the network's units from speed v0 [...] in m/s, at height z [...].
+
+    Acceleration is constant during a step; heading turns with the distance of the step; position is the
+    trapezoid of the velocities at both ends.
+    """
+    physical, dt = denormalize(space, action), space.dt
+    acceleration, curvature = physical[..., ACCELERATION], physical[..., CURVATURE]
+    speed = _cumulate(v0, acceleration * dt)
+    heading = _cumulate(0.0, curvature * (speed[..., :-1] * dt + acceleration * dt**2 / 2))
+    velocity = speed[..., None] * np.stack([np.cos(heading), np.sin(heading)], axis=-1)
+    xy = np.cumsum((velocity[..., :-1, :] + velocity[..., 1:, :]) * dt / 2, axis=-2)
+    height = np.broadcast_to(np.asarray(z, np.float64)[..., None, None], (*xy.shape[:-1], 1))
+    return Trajectory(
+        np.concatenate([xy, height], axis=-1), heading[..., 1:], speed[..., 1:], acceleration, curvature
+    )
+
+
+def speed_at_t0(
+    space: ActionSpaceConfig, history_xyz: np.ndarray, history_rotation: np.ndarray
+) -> np.ndarray:
+    """Speed [...] in m/s at the end of a history of positions [..., N, 3] and rotations [..., N, 3, 3]."""
+    steps = np.diff(np.asarray(history_xyz, np.float64)[..., :2], axis=-2)
+    return _fit_speed(space, steps, np.unwrap(yaw_of(history_rotation), axis=-1))[..., -1]
+
+
+def trajectory_to_action(
+    space: ActionSpaceConfig,
+    history_xyz: np.ndarray,
+    history_rotation: np.ndarray,
+    future_xyz: np.ndarray,
+    future_rotation: np.ndarray,
+) -> FittedAction:
+    """The smooth action whose rollout is nearest a future [..., W, 3], [..., W, 3, 3] after a history.
+
+    Heading comes from the rotations and is 0 at t0, speed from the steps projected on it and begins with the
+    history's; both are differentiated with penalties on roughness.
+    """
+    v0 = speed_at_t0(space, history_xyz, history_rotation)
+    positions = np.concatenate([np.asarray(history_xyz, np.float64)[..., -1:, :], future_xyz], axis=-2)
+    heading = smooth_heading(space, future_rotation)
+    speed = _fit_speed(space, np.diff(positions[..., :2], axis=-2), heading, v0)
+    acceleration = _fit_ratio(
+        np.ones_like(speed[..., 1:]), np.diff(speed) / space.dt, space.a_lambda, space.a_ridge, space.dt
+    )
+    distance = speed[..., :-1] * space.dt + acceleration * space.dt**2 / 2
+    curvature = _fit_ratio(distance, np.diff(heading), space.kappa_lambda, space.kappa_ridge, space.dt)
+    physical = np.stack([acceleration, curvature], axis=-1)
+    return FittedAction(normalize(space, physical), physical, v0, heading, speed)
+
+
+def smooth_heading(space: ActionSpaceConfig, rotation: np.ndarray) -> np.ndarray:
+    """Heading [..., W + 1] in radians, 0 at t0, smooth and near the yaw of rotations [..., W, 3, 3]."""
+    yaw = np.unwrap(yaw_of(rotation), axis=-1)
+    count = yaw.shape[-1]
+    normal = _roughness(count + 1, 3, space.theta_lambda, space.dt)[1:, 1:] + (
+        1 + space.theta_ridge
+    ) * np.eye(count)
+    return np.concatenate([np.zeros_like(yaw[..., :1]), _solve(normal, yaw)], axis=-1)
+
+
+def yaw_of(rotation: np.ndarray) -> np.ndarray:
+    """[..., 3, 3] -> [...] radians."""
+    rotation = np.asarray(rotation, np.float64)
+    return np.arctan2(rotation[..., 1, 0], rotation[..., 0, 0])
+
+
+def yaw_rotation(yaw: np.ndarray) -> np.ndarray:
+    """[...] radians -> [..., 3, 3]."""
+    rotation = np.zeros((*np.shape(yaw), 3, 3))
+    rotation[..., 0, 0] = rotation[..., 1, 1] = np.cos(yaw)
+    rotation[..., 1, 0] = np.sin(yaw)
+    rotation[..., 0, 1] = -rotation[..., 1, 0]
+    rotation[..., 2, 2] = 1.0
+    return rotation
+
+
+def _fit_speed(
+    space: ActionSpaceConfig, steps: np.ndarray, heading: np.ndarray, first: np.ndarray | None = None
+) -> np.ndarray:
+    """Speeds [..., N + 1] whose trapezoids along a heading [..., N + 1] give steps [..., N, 2] in metres.
+
+    With `first` [...] the first speed is given, else it is found too.
+    """
+    count = steps.shape[-2]
+    direction = np.stack([np.cos(heading), np.sin(heading)], axis=-1)  # [..., N + 1, 2]
+    design = np.zeros((*heading.shape[:-1], count, 2, count + 1))
+    step = np.arange(count)
+    design[..., step, :, step] = np.moveaxis(direction[..., :-1, :], -2, 0)
+    design[..., step, :, step + 1] = np.moveaxis(direction[..., 1:, :], -2, 0)
+    design = design.reshape(*heading.shape[:-1], 2 * count, count + 1)
+    target = (steps * 2 / space.dt).reshape(*heading.shape[:-1], 2 * count)
+    transposed = np.swapaxes(design, -1, -2)
+    normal = transposed @ design + _roughness(count + 1, 3, space.v_lambda, space.dt)
+    moment = (transposed @ target[..., None])[..., 0]
+    if first is None:
+        return _solve(normal + space.v_ridge * np.eye(count + 1), moment)
+    first = np.broadcast_to(np.asarray(first, np.float64), moment.shape[:-1])[..., None]
+    rest = _solve(
+        normal[..., 1:, 1:] + space.v_ridge * np.eye(count), moment[..., 1:] - normal[..., 1:, 0] * first
+    )
+    return np.concatenate([first, rest], axis=-1)
+
+
+def _fit_ratio(factor: np.ndarray, product: np.ndarray, weight: float, ridge: float, dt: float) -> np.ndarray:
+    """x [..., N] with factor * x near product and small second differences."""
+    count = factor.shape[-1]
+    normal = np.eye(count) * (factor**2)[..., None] + _roughness(count, 2, weight, dt) + ridge * np.eye(count)
+    return _solve(normal, factor * product)
+
+
+def _roughness(count: int, order: int, weight: float, dt: float) -> np.ndarray:
+    """[count, count] penalty on differences of an order of a series sampled every dt."""
+    differences = np.diff(np.eye(count), order, axis=0)
+    return weight / dt ** (2 * order) * differences.T @ differences
+
+
+def _solve(normal: np.ndarray, moment: np.ndarray) -> np.ndarray:
+    return np.linalg.solve(normal, moment[..., None])[..., 0]
+
+
+def _cumulate(first: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    """[..., N + 1]: first [...], first + changes[0], …"""
+    first = np.broadcast_to(np.asarray(first, np.float64)[..., None], (*changes.shape[:-1], 1))
+    return np.concatenate([first, first + np.cumsum(changes, axis=-1)], axis=-1)
+
+
+def _mean(space: ActionSpaceConfig) -> np.ndarray:
+    return np.array([space.accel_mean, space.curvature_mean])
+
+
+def _deviation(space: ActionSpaceConfig) -> np.ndarray:
+    return np.array([space.accel_std, space.curvature_std])
