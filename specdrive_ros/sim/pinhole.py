@@ -1,0 +1,67 @@
+"""The geometry of a pinhole camera on the vehicle, and where points of the ego frame appear in it.
+
+Ego frame: rear axle, x forward, y left, z up, metres. Pixels: u to the right, v down, the centre of
+the top left pixel is (0, 0). Draws nothing.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+NEAR_M = 0.6
+
+
+@dataclass(frozen=True)
+class PinholeCamera:
+    """Intrinsics in pixels; pose on the vehicle in metres; `pitch_rad` is positive downwards."""
+
+    name: str
+    width: int
+    height: int
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    x_m: float
+    y_m: float
+    z_m: float
+    pitch_rad: float = 0.0
+
+    @cached_property
+    def intrinsics(self) -> np.ndarray:
+        """[3, 3], as in sensor_msgs/CameraInfo.k."""
+        return np.array([[self.fx, 0.0, self.cx], [0.0, self.fy, self.cy], [0.0, 0.0, 1.0]])
+
+    @cached_property
+    def position_in_ego(self) -> np.ndarray:
+        return np.array([self.x_m, self.y_m, self.z_m])
+
+    def rotation_from_ego(self, extra_pitch_rad: float = 0.0) -> np.ndarray:
+        """[3, 3]: ego axes to camera axes (right, down, forward)."""
+        c, s = math.cos(self.pitch_rad + extra_pitch_rad), math.sin(self.pitch_rad + extra_pitch_rad)
+        return np.array([[0.0, -1.0, 0.0], [-s, 0.0, -c], [c, 0.0, -s]])
+
+
+def project(camera: PinholeCamera, xyz_in_ego: np.ndarray) -> np.ndarray:
+    """[N, 3] metres -> [N, 2] pixels (u, v); NaN where a point is not in front of the camera."""
+    points = (
+        np.asarray(xyz_in_ego, float).reshape(-1, 3) - camera.position_in_ego
+    ) @ camera.rotation_from_ego().T
+    depth = points[:, 2]
+    safe = np.where(depth > NEAR_M, depth, np.nan)
+    u = camera.fx * points[:, 0] / safe + camera.cx
+    v = camera.fy * points[:, 1] / safe + camera.cy
+    return np.stack([u, v], 1)
+
+
+def front_camera(width: int = 160, height: int = 96, field_of_view_deg: float = 75.0) -> PinholeCamera:
+    """The camera of mini: behind the windscreen, pitched so that the sky takes 40 % of the picture."""
+    focal = 0.5 * width / math.tan(math.radians(0.5 * field_of_view_deg))
+    pitch = math.atan(0.1 * height / focal)
+    centre = (0.5 * (width - 1), 0.5 * (height - 1))
+    return PinholeCamera("rgb_front", width, height, focal, focal, *centre, 1.6, 0.0, 1.5, pitch)
+
+
+FRONT_CAMERA = front_camera()

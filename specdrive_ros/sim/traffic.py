@@ -1,0 +1,173 @@
+"""Other road users: vehicles under the intelligent driver model (IDM), signals, things that stand.
+
+Vehicles live on a reference line (arc length and offset) and move along it in either direction.
+Knows nothing of the ego's controls, of pictures or of labels.
+
+IDM: Treiber, Hennecke, Helbing, "Congested traffic states in empirical observations and
+microscopic simulations", 2000.
+"""
+
+import math
+from dataclasses import dataclass
+
+from specdrive_ros.sim.road import ReferenceLine
+
+COLOURS = ("white", "black", "red", "blue", "yellow")
+SIGNAL_COLOURS = ("red", "yellow", "green")
+BRAKE_LIGHT_ON_MPS2 = -0.6
+BRAKE_LIGHT_OFF_MPS2 = -0.25
+BRAKE_LIGHT_HOLD_S = 0.6
+STANDING_MPS = 0.3
+
+
+def idm_acceleration(
+    speed: float,
+    wanted: float,
+    gap: float,
+    closing: float,
+    *,
+    a_max: float = 1.6,
+    comfort: float = 2.2,
+    headway_s: float = 1.3,
+    gap_min: float = 2.0,
+) -> float:
+    """Acceleration (m/s²) behind something `gap` m ahead, approached at `closing` m/s; inf is a free road."""
+    free = 1.0 - (speed / max(wanted, 0.1)) ** 4
+    if math.isinf(gap):
+        return a_max * max(free, -1.5)
+    dynamic = speed * headway_s + speed * closing / (2.0 * math.sqrt(a_max * comfort))
+    desired = gap_min + max(0.0, dynamic)
+    return a_max * (max(free, -1.5) - (desired / max(gap, 0.1)) ** 2)
+
+
+@dataclass(frozen=True)
+class BodySize:
+    length_m: float
+    width_m: float
+    height_m: float
+
+
+SIZES = {
+    "car": BodySize(4.4, 1.85, 1.5),
+    "van": BodySize(5.3, 2.0, 2.3),
+    "truck": BodySize(7.5, 2.4, 3.1),
+    "cones": BodySize(1.6, 1.0, 0.9),
+    "box": BodySize(1.4, 1.3, 1.2),
+    "pedestrian": BodySize(0.5, 0.6, 1.75),
+}
+
+
+@dataclass
+class Vehicle:
+    """A vehicle on a line. direction: +1 along the line, -1 against it. `phases`: (time s, wanted speed)."""
+
+    id: int
+    kind: str
+    colour: str
+    line: ReferenceLine
+    s: float
+    d: float
+    speed: float
+    direction: int = 1
+    phases: tuple[tuple[float, float], ...] = ()
+    deceleration_mps2: float = 2.0
+    parked: bool = False
+    acceleration: float = 0.0
+    braking: bool = False
+    braking_since_s: float = -10.0
+
+    @property
+    def size(self) -> BodySize:
+        return SIZES[self.kind]
+
+    def pose(self) -> tuple[float, float, float]:
+        """x, y, yaw of the body's centre in the map."""
+        x, y, heading = self.line.pose(self.s, self.d)
+        return x, y, heading if self.direction > 0 else heading + math.pi
+
+    def wanted_speed(self, time_s: float) -> float:
+        wanted = self.phases[0][1]
+        for start, speed in self.phases:
+            if time_s >= start:
+                wanted = speed
+        return wanted
+
+    def advance(self, gap: float, closing: float, time_s: float, dt: float) -> None:
+        """One IDM step; a phase slower than the current speed is braked for at `deceleration_mps2`."""
+        if self.parked:
+            return
+        wanted = self.wanted_speed(time_s)
+        acceleration = idm_acceleration(self.speed, max(wanted, self.speed, 0.1), gap, closing)
+        acceleration = min(acceleration, _towards(self.speed, wanted, self.deceleration_mps2))
+        acceleration = max(acceleration, -7.0)
+        self.acceleration += min(max(acceleration - self.acceleration, -12.0 * dt), 8.0 * dt)
+        before = self.speed
+        self.speed = max(0.0, self.speed + self.acceleration * dt)
+        if self.speed == 0.0:
+            self.acceleration = max(self.acceleration, 0.0)
+        self.s += self.direction * 0.5 * (before + self.speed) * dt
+        self._set_brake_light(time_s, wanted)
+
+    def _set_brake_light(self, time_s: float, wanted: float) -> None:
+        standing = self.speed < STANDING_MPS and self.acceleration < 0.3
+        if self.acceleration < BRAKE_LIGHT_ON_MPS2 or standing:
+            if not self.braking:
+                self.braking_since_s = time_s
+            self.braking = True
+        elif self.acceleration > BRAKE_LIGHT_OFF_MPS2 and time_s - self.braking_since_s >= BRAKE_LIGHT_HOLD_S:
+            self.braking = False
+
+
+def _towards(speed: float, wanted: float, deceleration: float) -> float:
+    if speed > wanted:
+        return -min(deceleration, 2.0 * (speed - wanted) + 0.3)
+    return 1.8 * (1.0 - (speed / max(wanted, 0.1)) ** 4)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Something that stands in the ego's lane or beside the road: parked vehicle, cones, box, person."""
+
+    id: int
+    kind: str
+    colour: str
+    s: float
+    d: float
+    x: float
+    y: float
+    yaw: float
+
+    @property
+    def size(self) -> BodySize:
+        return SIZES[self.kind]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Cycles green, yellow, red; `offset_s` is where in the cycle time zero lies."""
+
+    id: int
+    green_s: float
+    yellow_s: float
+    red_s: float
+    offset_s: float
+
+    @property
+    def cycle_s(self) -> float:
+        return self.green_s + self.yellow_s + self.red_s
+
+    def colour(self, time_s: float) -> str:
+        phase = (time_s + self.offset_s) % self.cycle_s
+        if phase < self.green_s:
+            return "green"
+        return "yellow" if phase < self.green_s + self.yellow_s else "red"
+
+    def red_time_left_s(self, time_s: float) -> float:
+        """Seconds of red left; 0 while the signal is not red."""
+        phase = (time_s + self.offset_s) % self.cycle_s
+        return self.cycle_s - phase if phase >= self.green_s + self.yellow_s else 0.0
+
+    def cross_open(self, time_s: float) -> bool:
+        """Whether cross traffic may enter: red for us, not only just, and for a while yet."""
+        left = self.red_time_left_s(time_s)
+        return 3.0 < left < self.red_s - 1.0

@@ -1,0 +1,264 @@
+"""One driving scene that moves in time: ego, traffic, signal, what the expert thinks of it, how it ends.
+
+Deterministic: the same scene and the same commands give the same states. Knows nothing of pictures
+(`camera.render` reads it), of ROS, or of who drives.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.sim.camera import FRONT_CAMERA, PinholeCamera
+from specdrive_ros.sim.ego import (
+    CENTRE_FROM_AXLE_M,
+    FRONT_FROM_AXLE_M,
+    LENGTH_M,
+    WIDTH_M,
+    Command,
+    EgoState,
+    move,
+)
+from specdrive_ros.sim.expert import Expert, Intent, PassPath, plan_pass
+from specdrive_ros.sim.labels import Label, Labeller
+from specdrive_ros.sim.road import Intersection, Road
+from specdrive_ros.sim.scenery import Scenery
+from specdrive_ros.sim.traffic import Obstacle, Signal, Vehicle
+
+STEP_RANGE_S = (0.001, 0.2)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a scenario ended. name: success, collision, red_light, off_road or timeout."""
+
+    name: str
+    why: str
+
+
+@dataclass
+class Scene:
+    """Everything a world starts from. Offsets `d` are to the road's reference line, left positive."""
+
+    family: str
+    seed: int
+    road: Road
+    lane_d: float
+    wanted_mps: float
+    start_s: float
+    start_d: float
+    start_heading_error: float
+    start_speed_mps: float
+    goal_s: float
+    time_limit_s: float
+    scenery: Scenery
+    vehicles: list[Vehicle] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    signal: Signal | None = None
+    signal_intersection: Intersection | None = None
+
+
+class World:
+    """A running scene. `step` moves it; everything else only looks."""
+
+    def __init__(self, scene: Scene):
+        self.scene = scene
+        self.road = scene.road
+        self.lane_d = scene.lane_d
+        self.wanted_mps = scene.wanted_mps
+        self.vehicles = scene.vehicles
+        self.obstacles = scene.obstacles
+        self.signal = scene.signal
+        self.signal_intersection = scene.signal_intersection
+        self.cameras: dict[str, PinholeCamera] = {FRONT_CAMERA.name: FRONT_CAMERA}
+        self.time_s = 0.0
+        self.steps = 0
+        x, y, heading = self.road.line.pose(scene.start_s, scene.start_d)
+        self.ego = EgoState(
+            x,
+            y,
+            heading + scene.start_heading_error,
+            scene.start_speed_mps,
+            0.0,
+            self.road.line.curvature_at(scene.start_s),
+        )
+        self.ego_s, self.ego_d = scene.start_s, scene.start_d
+        self.pass_paths: tuple[PassPath, ...] = _pass_paths(scene)
+        self._expert = Expert()
+        self._labeller = Labeller(scene.seed)
+        self._outcome: Outcome | None = None
+        self._look()
+
+    @property
+    def intent(self) -> Intent:
+        """What the expert would do now, and why."""
+        return self._intent
+
+    def step(self, dt: float, command: Command) -> None:
+        """Moves the world by dt seconds (0.05 in driving). The first outcome stays."""
+        if not STEP_RANGE_S[0] <= dt <= STEP_RANGE_S[1]:
+            raise InputError(
+                f"world step of {dt} s: it must lie between {STEP_RANGE_S[0]} and {STEP_RANGE_S[1]} s"
+            )
+        front_before = self.ego_s + FRONT_FROM_AXLE_M
+        self._move_vehicles(dt)
+        self.ego = move(self.ego, command, dt)
+        self.ego_s, self.ego_d = self.road.line.locate(self.ego.x, self.ego.y, self.ego_s)
+        self.time_s += dt
+        self.steps += 1
+        if self._outcome is None:
+            self._outcome = self._judge(front_before)
+        self._look()
+
+    def expert_command(self) -> Command:
+        """What the expert driver does now."""
+        return self._intent.command
+
+    def label(self) -> Label:
+        """What the expert would say now, and what the front camera shows."""
+        if self._label is None:
+            self._label = self._labeller.describe(self, self._intent)
+        return self._label
+
+    def outcome(self) -> Outcome | None:
+        """How the scenario ended; None while it runs."""
+        return self._outcome
+
+    def _look(self) -> None:
+        self._intent = self._expert.consider(self)
+        self._labeller.consider(self, self._intent)
+        self._label: Label | None = None
+
+    def _move_vehicles(self, dt: float) -> None:
+        moving = [v for v in self.vehicles if not v.parked]
+        gaps = [self._gap_ahead(v) for v in moving]
+        for vehicle, (gap, closing) in zip(moving, gaps):
+            vehicle.advance(gap, closing, self.time_s, dt)
+
+    def _gap_ahead(self, vehicle: Vehicle) -> tuple[float, float]:
+        """Gap (m) and closing speed (m/s) to what a vehicle must not run into; (inf, 0) if free."""
+        own_front = vehicle.direction * vehicle.s + 0.5 * vehicle.size.length_m
+        best, closing = math.inf, 0.0
+        for s_back, d, width, speed in self._bodies_for(vehicle):
+            if abs(d - vehicle.d) > 0.5 * (width + vehicle.size.width_m):
+                continue
+            gap = s_back - own_front
+            if -1.0 < gap < best:
+                best, closing = gap, vehicle.speed - speed
+        stop = self._stop_ahead(vehicle, own_front)
+        if stop < best:
+            best, closing = stop, vehicle.speed
+        return best, closing
+
+    def _bodies_for(self, vehicle: Vehicle):
+        """(rear end, offset, width, speed) of others on the line, in the vehicle's direction of travel."""
+        for other in self.vehicles:
+            if other is vehicle or other.line is not vehicle.line:
+                continue
+            speed = other.speed * other.direction * vehicle.direction
+            yield vehicle.direction * other.s - 0.5 * other.size.length_m, other.d, other.size.width_m, speed
+        if vehicle.line is self.road.line:
+            centre = self.ego_s + CENTRE_FROM_AXLE_M
+            yield (
+                vehicle.direction * centre - 0.5 * LENGTH_M,
+                self.ego_d,
+                WIDTH_M,
+                self.ego.speed * vehicle.direction,
+            )
+
+    def _stop_ahead(self, vehicle: Vehicle, own_front: float) -> float:
+        """Distance to the vehicle's stop line when it must stop there, else inf."""
+        crossing = self.signal_intersection
+        if crossing is None or self.signal is None:
+            return math.inf
+        if vehicle.line is self.road.line:
+            line = crossing.s_stop_m if vehicle.direction > 0 else -crossing.s_oncoming_stop_m
+            closed = self.signal.colour(self.time_s) != "green"
+        elif vehicle.line is crossing.cross:
+            middle = 0.5 * crossing.cross.length_m
+            line = vehicle.direction * middle - self.road.edge_m - 3.0
+            closed = not self.signal.cross_open(self.time_s)
+        else:
+            return math.inf
+        gap = line - own_front
+        can_stop = vehicle.speed**2 / (2 * max(gap, 0.1)) < 3.0
+        return gap + 1.0 if closed and gap > 0 and can_stop else math.inf
+
+    def _judge(self, front_before: float) -> Outcome | None:
+        return (
+            self._judge_collision()
+            or self._judge_red_light(front_before)
+            or self._judge_off_road()
+            or self._judge_end()
+        )
+
+    def _judge_collision(self) -> Outcome | None:
+        ego = self.ego
+        x = ego.x + CENTRE_FROM_AXLE_M * math.cos(ego.yaw)
+        y = ego.y + CENTRE_FROM_AXLE_M * math.sin(ego.yaw)
+        body = (x, y, ego.yaw, LENGTH_M, WIDTH_M)
+        for other in (*self.vehicles, *self.obstacles):
+            ox, oy, oyaw = other.pose() if isinstance(other, Vehicle) else (other.x, other.y, other.yaw)
+            if (ox - x) ** 2 + (oy - y) ** 2 > 64.0:
+                continue
+            if boxes_overlap(body, (ox, oy, oyaw, other.size.length_m, other.size.width_m)):
+                return Outcome(
+                    "collision",
+                    f"touched the {other.colour} {other.kind} at {ego.speed:.1f} m/s, "
+                    f"{self.time_s:.1f} s after the start",
+                )
+        return None
+
+    def _judge_red_light(self, front_before: float) -> Outcome | None:
+        if self.signal is None or self.signal.colour(self.time_s) != "red":
+            return None
+        line = self.signal_intersection.s_stop_m
+        if front_before <= line < self.ego_s + FRONT_FROM_AXLE_M:
+            return Outcome(
+                "red_light", f"crossed the stop line at {self.ego.speed:.1f} m/s while the light was red"
+            )
+        return None
+
+    def _judge_off_road(self) -> Outcome | None:
+        if self.road.in_intersection(self.ego_s):
+            return None
+        heading_error = self.ego.yaw - self.road.line.heading_at(self.ego_s)
+        reach = 0.5 * WIDTH_M * abs(math.cos(heading_error)) + abs(self.ego_d) - self.road.edge_m
+        if reach > 0:
+            return Outcome(
+                "off_road",
+                f"a wheel was {reach:.2f} m beyond the edge of the road at {self.ego.speed:.1f} m/s",
+            )
+        return None
+
+    def _judge_end(self) -> Outcome | None:
+        driven = self.ego_s - self.scene.start_s
+        if self.ego_s >= self.scene.goal_s:
+            return Outcome("success", f"reached the goal after {driven:.0f} m in {self.time_s:.1f} s")
+        if self.time_s >= self.scene.time_limit_s:
+            left = self.scene.goal_s - self.ego_s
+            return Outcome("timeout", f"{left:.0f} m short of the goal after {self.time_s:.1f} s")
+        return None
+
+
+def _pass_paths(scene: Scene) -> tuple[PassPath, ...]:
+    paths = [plan_pass(o, scene.lane_d, scene.road.edge_m, scene.wanted_mps) for o in scene.obstacles]
+    return tuple(sorted((p for p in paths if p is not None), key=lambda p: p.obstacle.s))
+
+
+def boxes_overlap(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    """Whether two oriented boxes (x, y, yaw, length, width) overlap (separating axes)."""
+    offset = np.array([b[0] - a[0], b[1] - a[1]])
+    axes = [
+        np.array([math.cos(yaw), math.sin(yaw)])
+        for yaw in (a[2], a[2] + math.pi / 2, b[2], b[2] + math.pi / 2)
+    ]
+    for axis in axes:
+        reach = sum(
+            0.5 * box[3] * abs(axis @ axes[i]) + 0.5 * box[4] * abs(axis @ axes[i + 1])
+            for box, i in ((a, 0), (b, 2))
+        )
+        if abs(offset @ axis) > reach:
+            return False
+    return True
