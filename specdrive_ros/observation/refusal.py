@@ -1,0 +1,38 @@
+"""Why there is no observation. One list of reasons for odometry, frames and their match."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Reason(str, Enum):
+    """Names are stable: they are published, and they are the keys of `inputs.rejected`."""
+
+    NO_ODOMETRY = "NO_ODOMETRY"
+    TOO_SHORT = "TOO_SHORT"  # the odometry does not reach 1.5 s back
+    GAP = "GAP"  # odometry is missing inside those 1.5 s
+    TELEPORT = "TELEPORT"  # it moves faster than any car
+    CLOCK_JUMP = "CLOCK_JUMP"  # the clock went back and what was known is void
+    NOT_YET = "NOT_YET"  # the frames are newer than the odometry
+    NOT_FINITE = "NOT_FINITE"
+    ZERO_QUATERNION = "ZERO_QUATERNION"
+    DUPLICATE_ODOMETRY = "DUPLICATE_ODOMETRY"  # same stamp again: the newer message counts
+    TOO_OLD = "TOO_OLD"  # older than anything still kept
+    NO_FRAMES = "NO_FRAMES"
+    CAMERA_MISSING = "CAMERA_MISSING"
+    NOT_SYNCHRONISED = "NOT_SYNCHRONISED"
+    MISSING_FRAMES = "MISSING_FRAMES"
+    STALE_FRAMES = "STALE_FRAMES"
+    DUPLICATE_FRAME = "DUPLICATE_FRAME"  # same stamp again: the first one counts
+    SIZE_CHANGED = "SIZE_CHANGED"  # the camera's older frames no longer fit
+    NOTHING_NEW = "NOTHING_NEW"  # the newest set has been served
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No observation: the reason to act on, and a line to read."""
+
+    reason: Reason
+    text: str
