@@ -20,6 +20,7 @@ class Plan:
     v0_mps:          speed at t0 that the rollout starts from, m/s.
     truncated:       the chain of causation was closed before the model ended it.
     target_passes:   passes of the target spent on reasoning, prefill not counted.
+    violations:      checks of safety/plan_checks.py that the plan does not pass; empty when it may be driven.
     stage_ms:        wall time per stage (names of `latency_ms` in the contract), milliseconds.
     """
 
@@ -34,4 +35,5 @@ class Plan:
     v0_mps: float
     truncated: bool = False
     target_passes: int = 0
+    violations: tuple[str, ...] = ()
     stage_ms: dict[str, float] = field(default_factory=dict)

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
+from specdrive_ros.target.config import TargetConfig
+
 
 @dataclass(frozen=True)
 class VisionFeatures:
@@ -52,19 +54,29 @@ class KeyValueCache:
     def capacity(self) -> int:
         return self.rows.shape[1]
 
-    def append(self, new_rows: np.ndarray) -> None:
-        """new_rows: [L, T, 2, H, D]. Raises ValueError when the capacity would be exceeded."""
-        end = self.length + new_rows.shape[1]
+    def reserve(self, tokens: int) -> np.ndarray:
+        """The rows [L, tokens, 2, H, D] behind the cached ones, to be written; `advance` keeps them.
+
+        Raises ValueError when the capacity would be exceeded.
+        """
+        end = self.length + tokens
         if end > self.capacity:
             raise ValueError(f"key-value cache: {end} tokens do not fit a capacity of {self.capacity}")
-        self.rows[:, self.length:end] = new_rows
-        self.length = end
+        return self.rows[:, self.length : end]
+
+    def advance(self, tokens: int) -> None:
+        self.length += tokens
+
+    def append(self, new_rows: np.ndarray) -> None:
+        """new_rows: [L, T, 2, H, D]. Raises ValueError when the capacity would be exceeded."""
+        self.reserve(new_rows.shape[1])[:] = new_rows
+        self.advance(new_rows.shape[1])
 
     def keep(self, start: int, accepted: np.ndarray) -> None:
-        """Of the rows from `start` on keep those at offsets `accepted`, in that order."""
+        """Of the rows from `start` on keep those at offsets `accepted`, in that order, and no others."""
         accepted = np.asarray(accepted, np.int64)
         if len(accepted):
-            self.rows[:, start:start + len(accepted)] = self.rows[:, start + accepted]
+            self.rows[:, start : start + len(accepted)] = self.rows[:, start + accepted]
         self.length = start + len(accepted)
 
     def truncate(self, length: int) -> None:
@@ -76,7 +88,9 @@ class KeyValueCache:
 class TargetNetworks(Protocol):
     """The unmodified target. One instance is used by one thread at a time."""
 
-    tap_layers: tuple[int, ...]
+    config: TargetConfig
+    tap_layers: tuple[int, ...]  # tap k is the hidden state entering layer k, deepstack added; see graphs.py
+    flow_steps: int  # Euler steps of `act`
 
     def encode_images(self, patches: np.ndarray, grid_thw: np.ndarray) -> VisionFeatures:
         """patches: [P, 3*2*16*16] normalised pixels in merge-block order; grid_thw: [images, 3]."""
@@ -105,8 +119,10 @@ class TargetNetworks(Protocol):
         logit_rows:   rows whose logits are wanted; None is all of them
         """
 
-    def act(self, noise: np.ndarray, position_ids: np.ndarray, cache: KeyValueCache, *, visible: int) -> np.ndarray:
-        """Ten Euler steps of the flow-matching head from `noise`.
+    def act(
+        self, noise: np.ndarray, position_ids: np.ndarray, cache: KeyValueCache, *, visible: int
+    ) -> np.ndarray:
+        """All Euler steps of the flow-matching head from `noise`.
 
         noise:        [64, 2] standard normal at flow time 0
         position_ids: [3, 64] int64

@@ -1,0 +1,64 @@
+"""`specdrive export MODEL DIR`: the ONNX graphs of a checkpoint, compared with PyTorch before they count."""
+
+import json
+import sys
+from pathlib import Path
+
+EXAMPLE = "example: specdrive export models/mini models/mini"
+
+
+def add_arguments(parser):
+    parser.epilog = EXAMPLE
+    parser.add_argument("model", metavar="MODEL", help="a model's name or its checkpoint folder")
+    parser.add_argument(
+        "folder",
+        type=Path,
+        metavar="DIR",
+        help="where to write; another folder than MODEL's gets a copy of it",
+    )
+    parser.add_argument(
+        "--tap-layers",
+        type=int,
+        nargs="+",
+        metavar="K",
+        help="layers whose inputs drafts read (default 2 n/2 n-3)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+
+
+def run(args) -> int:
+    """Raises InputError for a model that cannot be read, WorkFailed for graphs that differ from PyTorch."""
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.runtime.export import export_checkpoint
+
+    settings = find_model(args.model)
+    comparisons = export_checkpoint(
+        settings.checkpoint,
+        args.folder,
+        tap_layers=tuple(args.tap_layers) if args.tap_layers else None,
+        flow_steps=settings.action_steps,
+        on_graph=lambda name: print(f"exporting {name}.onnx", file=sys.stderr, flush=True),
+    )
+    if args.json:
+        json.dump(as_document(args.folder, comparisons), sys.stdout, indent=1)
+        print()
+    else:
+        print_lines(args.folder, comparisons)
+    return 0
+
+
+def as_document(folder: Path, comparisons) -> dict:
+    outputs = [{"output": one.output, "error": one.error, "tolerance": one.tolerance} for one in comparisons]
+    return {"version": 1, "folder": str(folder), "graphs": graph_sizes(folder), "outputs": outputs}
+
+
+def graph_sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file of the graphs."""
+    return {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx*"))}
+
+
+def print_lines(folder: Path, comparisons) -> None:
+    for name, size in graph_sizes(folder).items():
+        print(f"{folder / name}  {size / 1000:.0f} kB")
+    for one in comparisons:
+        print(f"ok   {one.output:<18} error {one.error:8.2e}  tolerance {one.tolerance:8.2e}")

@@ -1,0 +1,150 @@
+"""One planning cycle, observation in, plan out.
+
+    cameras, odometry -> vision -> prefill -> decoding -> action head -> checks -> plan
+
+Knows nothing of ROS, of deadlines and of what becomes of a plan that fails its checks.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from specdrive_ros.decoding.autoregressive import AutoregressiveDecoder, Decoder
+from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.decoding.state import DecodingState, Reasoning
+from specdrive_ros.errors import InputError
+from specdrive_ros.model_settings import ModelSettings, find_model
+from specdrive_ros.observation.observation import Observation
+from specdrive_ros.plan import Plan
+from specdrive_ros.runtime.frame_encoder import FrameEncoder
+from specdrive_ros.runtime.networks import KeyValueCache, TargetNetworks, VisionFeatures
+from specdrive_ros.runtime.registry import load_networks
+from specdrive_ros.safety.plan_checks import violations
+from specdrive_ros.target.prompt import Prompt, build_prompt
+from specdrive_ros.target.rope import text_positions
+from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
+
+DEFAULT_THREADS = 2
+
+
+class Planner:
+    """Makes plans with one model. One thread at a time.
+
+    The action head starts from the same noise in every cycle, drawn once from `seed`: two cycles that see the
+    same plan the same, and a plan does not jitter.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        networks: TargetNetworks,
+        tokenizer: TargetTokenizer,
+        *,
+        seed: int = 0,
+        keep_frames: bool = True,
+    ):
+        self.settings, self.networks, self.tokenizer = settings, networks, tokenizer
+        self.config = networks.config
+        self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
+        rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
+        self.decoder: Decoder = AutoregressiveDecoder(networks, rules)
+        shape = (self.config.action_space.n_waypoints, 2)
+        self.noise = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        self._cache: KeyValueCache | None = None
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path,
+        *,
+        runtime: str = "onnxruntime",
+        seed: int = 0,
+        threads: int = DEFAULT_THREADS,
+        max_new_tokens: int | None = None,
+    ) -> "Planner":
+        """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded."""
+        settings = find_model(model)
+        if max_new_tokens is not None:
+            settings = replace(settings, max_new_tokens=max_new_tokens)
+        networks = load_networks(settings.checkpoint, runtime, threads=threads)
+        if networks.flow_steps != settings.action_steps:
+            raise InputError(
+                f"{settings.checkpoint}: the action head has {networks.flow_steps} steps, the model's "
+                f"settings say {settings.action_steps}; export it again"
+            )
+        return cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed)
+
+    @property
+    def cameras(self) -> tuple[str, ...]:
+        """Names of the cameras an observation must have, in the order of the prompt."""
+        return self.settings.cameras
+
+    def plan(self, observation: Observation) -> Plan:
+        """The plan for one observation. Raises `InputError` when a camera is missing."""
+        stage_ms: dict[str, float] = {}
+        with _timed(stage_ms, "vision"):
+            features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
+        with _timed(stage_ms, "prefill"):
+            prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
+            state = self._prefill(prompt, features)
+        reasoning = self.decoder.decode(state)
+        stage_ms |= reasoning.stage_ms
+        with _timed(stage_ms, "action"):
+            plan = self._drive(observation, reasoning, self._act(state))
+        with _timed(stage_ms, "check"):
+            found = tuple(violations(plan, observation))
+        return replace(plan, violations=found, stage_ms=stage_ms)
+
+    def _prefill(self, prompt: Prompt, features: VisionFeatures) -> DecodingState:
+        embeddings = self.networks.embed(prompt.token_ids)
+        embeddings[prompt.image_rows] = features.embeddings
+        deepstack = np.zeros((len(features.deepstack), *embeddings.shape), np.float32)
+        deepstack[:, prompt.image_rows] = features.deepstack
+        cache, last = self._empty_cache(len(embeddings)), np.array([len(embeddings) - 1])
+        output = self.networks.extend(
+            embeddings, prompt.position_ids, cache, deepstack=deepstack, logit_rows=last
+        )
+        return DecodingState(cache, output.logits[0], output.taps, prompt.rope_delta)
+
+    def _empty_cache(self, prompt_tokens: int) -> KeyValueCache:
+        """The same rows in every cycle; new ones only when the images, and so the prompt, have grown."""
+        needed = prompt_tokens + self.settings.max_new_tokens
+        if self._cache is None or self._cache.capacity < needed:
+            self._cache = self.networks.new_cache(needed)
+        self._cache.truncate(0)
+        return self._cache
+
+    def _act(self, state: DecodingState) -> np.ndarray:
+        """[64, 2] normalised accelerations and curvatures."""
+        positions = text_positions(state.cache.length, len(self.noise), state.rope_delta)
+        return self.networks.act(self.noise, positions, state.cache, visible=state.cache.length)
+
+    def _drive(self, observation: Observation, reasoning: Reasoning, action: np.ndarray) -> Plan:
+        history, space = observation.history, self.config.action_space
+        v0_mps = float(speed_at_t0(space, history.xyz, history.rotation))
+        trajectory = action_to_trajectory(space, action, v0_mps)
+        return Plan(
+            t0_ns=observation.t0_ns,
+            reasoning=self.tokenizer.reasoning(reasoning.token_ids),
+            token_ids=reasoning.token_ids,
+            xyz=trajectory.xyz,
+            yaw=trajectory.yaw,
+            speed_mps=trajectory.speed_mps,
+            acceleration=trajectory.acceleration_mps2,
+            curvature=trajectory.curvature_per_m,
+            v0_mps=v0_mps,
+            truncated=reasoning.truncated,
+            target_passes=reasoning.target_passes,
+        )
+
+
+@contextmanager
+def _timed(stage_ms: dict[str, float], stage: str) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    stage_ms[stage] = 1000 * (time.perf_counter() - begun)

@@ -1,0 +1,48 @@
+"""Plain decoding: one pass of the target per token. What every other way of decoding must agree with."""
+
+import time
+from typing import Protocol
+
+import numpy as np
+
+from specdrive_ros.decoding.choice import Choose, greedy
+from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.decoding.state import DecodingState, Reasoning
+from specdrive_ros.runtime.networks import TargetNetworks
+from specdrive_ros.target.rope import text_positions
+
+
+class Decoder(Protocol):
+    """Any way of writing a chain of causation."""
+
+    def decode(self, state: DecodingState) -> Reasoning:
+        """Writes until `<|traj_future_start|>`, whose row is then the last in the cache."""
+
+
+class AutoregressiveDecoder:
+    def __init__(self, networks: TargetNetworks, rules: ReasoningRules, choose: Choose = greedy):
+        self.networks, self.rules, self.choose = networks, rules, choose
+
+    def decode(self, state: DecodingState) -> Reasoning:
+        written, truncated, passes, begun = [], False, 0, time.perf_counter()
+        while not self.rules.ended(written):
+            choice = self.choose(self.rules.allowed(state.logits))
+            tokens, forced = self.rules.settle(choice, written)
+            extend(self.networks, state, tokens)
+            written += tokens
+            truncated |= forced
+            passes += 1
+        stage_ms = {"draft": 0.0, "verify": 1000 * (time.perf_counter() - begun)}
+        return Reasoning(tuple(written), truncated, passes, stage_ms)
+
+
+def extend(networks: TargetNetworks, state: DecodingState, token_ids: list[int]) -> None:
+    """Run tokens through the target one after the other; the state is then the one behind the last."""
+    positions = text_positions(state.cache.length, len(token_ids), state.rope_delta)
+    output = networks.extend(
+        networks.embed(np.asarray(token_ids)),
+        positions,
+        state.cache,
+        logit_rows=np.array([len(token_ids) - 1]),
+    )
+    state.logits, state.taps = output.logits[0], output.taps

@@ -1,0 +1,131 @@
+"""A model by name or folder: where its checkpoint is and how a cycle uses it. Knows no networks.
+
+A name is a file of `config/` (`mini` is `config/mini.yaml`). A folder is a checkpoint in the released layout;
+a `model.yaml` in it says what a file of `config/` would say, without one the defaults below hold.
+"""
+
+import os
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import yaml
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA
+
+PACKAGE = "specdrive_ros"
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """checkpoint:        folder of the weights, tokenizer and graphs
+    cameras:           names in the order of the prompt
+    frames_per_camera: and their distance in time `frame_step_s`, seconds
+    max_new_tokens:    the longest reasoning, with the two tokens that close it
+    action_steps:      Euler steps of the action head
+    """
+
+    checkpoint: Path
+    cameras: tuple[str, ...] = ("rgb_front",)
+    frames_per_camera: int = FRAMES_PER_CAMERA
+    frame_step_s: float = FRAME_STEP_S
+    max_new_tokens: int = 64
+    action_steps: int = 10
+
+    def __post_init__(self):
+        _require(
+            bool(self.cameras)
+            and len(set(self.cameras)) == len(self.cameras)
+            and all(isinstance(name, str) and name for name in self.cameras),
+            "cameras",
+            "a list of different names",
+            list(self.cameras),
+        )
+        _require(
+            self.frames_per_camera == FRAMES_PER_CAMERA,
+            "frames_per_camera",
+            FRAMES_PER_CAMERA,
+            self.frames_per_camera,
+        )
+        _require(self.frame_step_s == FRAME_STEP_S, "frame_step_s", FRAME_STEP_S, self.frame_step_s)
+        _require(
+            _whole(self.max_new_tokens) and self.max_new_tokens >= 2,
+            "max_new_tokens",
+            "a whole number of at least 2",
+            self.max_new_tokens,
+        )
+        _require(
+            _whole(self.action_steps) and self.action_steps >= 1,
+            "action_steps",
+            "a whole number of at least 1",
+            self.action_steps,
+        )
+
+
+def find_model(model: str | Path) -> ModelSettings:
+    """The settings of a model given by name or folder. Raises `InputError` when there is none."""
+    folder = Path(model)
+    if (folder / "config.json").is_file():
+        settings = folder / "model.yaml"
+        return (
+            replace(_read(settings, folder), checkpoint=folder)
+            if settings.is_file()
+            else ModelSettings(folder)
+        )
+    if folder.is_dir():
+        raise InputError(
+            f"{folder}: no config.json; a model's folder holds config.json, model.safetensors and the graphs"
+        )
+    for config in _config_folders():
+        if folder.name == str(model) and (config / f"{model}.yaml").is_file():
+            return _read(config / f"{model}.yaml", config)
+    raise InputError(
+        f"model {str(model)!r}: neither a folder nor a name; known names: {', '.join(_names()) or 'none'}"
+    )
+
+
+def _read(path: Path, base: Path) -> ModelSettings:
+    """`checkpoint` in the file is relative to the folder `base`."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+    known = {field.name for field in fields(ModelSettings)}
+    if not isinstance(content, dict) or not content.keys() <= known:
+        raise InputError(f"{path}: must be a mapping with keys among {', '.join(sorted(known))}")
+    if not isinstance(content.get("cameras", []), list):
+        raise InputError(f"{path}: cameras must be a list of names, got {content['cameras']!r}")
+    content["checkpoint"] = base / str(content.get("checkpoint", "."))
+    if "cameras" in content:
+        content["cameras"] = tuple(content["cameras"])
+    try:
+        return ModelSettings(**content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _config_folders() -> list[Path]:
+    """`config/` of the checkout, else the one in the package's share folder of an installation."""
+    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
+    shares = [Path(prefix) / "share" / PACKAGE / "config" for prefix in prefixes if prefix]
+    return [Path(__file__).resolve().parents[1] / "config", *shares]
+
+
+def _names() -> list[str]:
+    return sorted(
+        {
+            path.stem
+            for folder in _config_folders()
+            for path in folder.glob("*.yaml")
+            if ".param" not in path.name
+        }
+    )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require(holds: bool, name: str, rule: object, value: object) -> None:
+    if not holds:
+        raise InputError(f"{name} must be {rule}, got {value!r}")

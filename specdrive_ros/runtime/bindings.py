@@ -1,0 +1,82 @@
+"""The binding table of the exported graphs: names, shapes and what a file says about itself.
+
+Every runtime that runs the ONNX graphs (ONNX Runtime, TensorRT) binds by these names; the exporter writes
+them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R, and V = P / 4.
+
+| graph | input | shape | | output | shape |
+|---|---|---|---|---|---|
+| vision | patches | [I, P, 3*2*16*16] | | embeddings | [I, V, E] |
+| | grid_rows, grid_weights | [P, 4] int64, [P, 4] | | deepstack | [K, I, V, E] |
+| | cos, sin | [P, vision head size] | | | |
+| text | hidden | [T, E] | | logits | [R, vocabulary] |
+| | cos, sin | [T, D] | | taps | [T, n_taps E] |
+| | mask | [T, S + T], 0 or HIDDEN, added | | new_0 … new_L-1 | [T, 2, H, D] |
+| | deepstack | [K, T, E] | | | |
+| | logit_rows | [R] int64 | | | |
+| | past_0 … past_L-1 | [S, 2, H, D] | | | |
+| action | noise | [W, 2] | | action | [W, 2] |
+| | cos, sin | [W, D] | | | |
+| | past_0 … past_L-1 | [S, 2, H, D], rows the waypoints may see | | | |
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+from specdrive_ros.errors import InputError
+
+EXPORT_VERSION = 1
+GRAPHS = ("vision", "text", "action")
+HIDDEN = -1e9  # what the mask adds to a score that must not count; finite, so that no engine makes NaN of it
+
+VISION_INPUTS = ("patches", "grid_rows", "grid_weights", "cos", "sin")
+VISION_OUTPUTS = ("embeddings", "deepstack")
+ACTION_OUTPUTS = ("action",)
+_METADATA_KEY = "specdrive"
+
+
+def past_names(layers: int) -> list[str]:
+    return [f"past_{layer}" for layer in range(layers)]
+
+
+def text_inputs(layers: int) -> list[str]:
+    return ["hidden", "cos", "sin", "mask", "deepstack", "logit_rows", *past_names(layers)]
+
+
+def text_outputs(layers: int) -> list[str]:
+    return ["logits", "taps", *(f"new_{layer}" for layer in range(layers))]
+
+
+def action_inputs(layers: int) -> list[str]:
+    return ["noise", "cos", "sin", *past_names(layers)]
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """What an exported graph says about itself in its metadata.
+
+    tap_layers:   hidden states in the text graph's `taps`; flow_steps: Euler steps in the action graph
+    weights:      weights file -> sha256 of the checkpoint it was exported from
+    """
+
+    graph: str
+    tap_layers: tuple[int, ...]
+    flow_steps: int
+    weights: dict[str, str]
+    version: int = EXPORT_VERSION
+
+    def to_metadata(self) -> dict[str, str]:
+        return {_METADATA_KEY: json.dumps(asdict(self), sort_keys=True)}
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, str], where: str, remedy: str) -> "GraphRecord":
+        """Raises `InputError` naming `remedy` for a graph that was not exported by this version."""
+        try:
+            values = json.loads(metadata[_METADATA_KEY])
+            record = cls(**{**values, "tap_layers": tuple(values["tap_layers"])})
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{where}: was not exported by this package; {remedy}") from None
+        if record.version != EXPORT_VERSION:
+            raise InputError(
+                f"{where}: export version {record.version}, this package reads {EXPORT_VERSION}; {remedy}"
+            )
+        return record

@@ -1,0 +1,364 @@
+"""Exports a checkpoint's three networks as ONNX graphs that hold no weights of their own.
+
+After `torch.onnx.export` every initializer whose bytes are a tensor of the checkpoint becomes a reference
+into `model.safetensors` (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes,
+weights are stored once, and concatenations of weights are folded when a session is made. What matches no
+tensor (a checkpoint that is not float32) goes into a weights file beside the graph. Needs torch; driving does
+not.
+"""
+
+import contextlib
+import hashlib
+import logging
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import torch
+from onnxscript import optimizer
+from torch.export import Dim
+
+from specdrive_ros.errors import InputError, WorkFailed
+from specdrive_ros.runtime.bindings import (
+    ACTION_OUTPUTS,
+    GRAPHS,
+    VISION_INPUTS,
+    VISION_OUTPUTS,
+    GraphRecord,
+    action_inputs,
+    text_inputs,
+    text_outputs,
+)
+from specdrive_ros.runtime.graphs import ActionStep, TextGraph, VisionGraph, default_tap_layers
+from specdrive_ros.runtime.networks import TargetNetworks
+from specdrive_ros.runtime.onnx_networks import OnnxNetworks
+from specdrive_ros.runtime.torch_networks import TorchNetworks
+from specdrive_ros.runtime.weights_file import TensorPlace, sha256, tensor_places, weights_files
+from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.target.config import TargetConfig
+from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget, flow_times
+from specdrive_ros.target.rope import text_positions
+
+OPSET = 20  # the first with Gelu; every engine's parser knows it
+_DYNAMIC = Dim.DYNAMIC
+_SMALL = 1024  # bytes; smaller constants stay in the graph
+_FOLDED = 256  # values; constants up to this size are folded now, weights when a session is made
+_EXACT = ("F32", "F16")  # types of which a mapped tensor has NumPy's own
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Largest absolute difference between the exported graph and PyTorch, and what is allowed."""
+
+    output: str
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        return self.error <= self.tolerance
+
+
+def export_checkpoint(
+    model: str | Path,
+    folder: str | Path,
+    *,
+    tap_layers: tuple[int, ...] | None = None,
+    flow_steps: int = FLOW_STEPS,
+    on_graph: Callable[[str], None] = lambda name: None,
+) -> list[Comparison]:
+    """Write `vision.onnx`, `text.onnx`, `action.onnx` of a checkpoint folder into `folder`, compare them.
+
+    Another folder than `model` gets a copy of the checkpoint first. `on_graph` hears of each graph before it
+    is made. Raises `WorkFailed` where a graph differs from PyTorch over the tolerance.
+    """
+    model, folder = Path(model), Path(folder)
+    config = TargetConfig.load(model)
+    if folder.resolve() != model.resolve():
+        copy_checkpoint(config, folder)
+    target = load_target(folder)
+    tap_layers = _checked_taps(tap_layers, config.text.num_hidden_layers)
+    places = tensor_places(folder)
+    hashes = {path.name: sha256(path) for path in weights_files(folder)}
+    for name, trace in _tracers(target, tap_layers, flow_steps).items():
+        on_graph(name)
+        graph = trace()
+        point_into_checkpoint(graph, places)
+        record = GraphRecord(name, tap_layers, flow_steps, hashes)
+        onnx.helper.set_model_props(graph, record.to_metadata())
+        _save(graph, folder, name)
+    comparisons = compare(TorchNetworks(target, tap_layers, flow_steps), OnnxNetworks(folder, threads=1))
+    if failed := [c for c in comparisons if not c.passed]:
+        raise WorkFailed(
+            f"export of {folder}: {failed[0].output} differs from PyTorch by {failed[0].error:.1e}, "
+            f"allowed is {failed[0].tolerance:.0e}"
+        )
+    return comparisons
+
+
+def copy_checkpoint(config: TargetConfig, folder: Path) -> None:
+    """Configs, tokenizer, weights and backbone of a checkpoint into another folder; its graphs stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (*config.folder.glob("*.json"), *config.folder.glob("*.y*ml"), *weights_files(config.folder)):
+        shutil.copy2(path, folder)
+    backbone = folder / config.backbone_folder.name
+    shutil.copytree(
+        config.backbone_folder,
+        backbone,
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("*.safetensors", "*.bin"),
+    )
+
+
+def compare(reference: TargetNetworks, networks: TargetNetworks) -> list[Comparison]:
+    """Run prefill, one token, a block and the action head of both on the same random input."""
+    expected, found = (_exercise(each, np.random.default_rng(0)) for each in (reference, networks))
+    return [
+        Comparison(
+            name, float(np.abs(expected[name] - found[name]).max()), 1e-3 if name == "action" else 1e-4
+        )
+        for name in expected
+    ]
+
+
+def _exercise(networks: TargetNetworks, random: np.random.Generator) -> dict[str, np.ndarray]:
+    config, outputs = networks.config, {}
+    merge = config.vision.spatial_merge_size
+    grid = np.array([[1, 3 * merge, 4 * merge], [1, 3 * merge, 4 * merge], [1, 2 * merge, merge]])
+    patches = random.uniform(-1, 1, (int(grid.prod(1).sum()), config.vision.patch_values)).astype(np.float32)
+    features = networks.encode_images(patches, grid)
+    outputs["image embeddings"], outputs["deepstack"] = features.embeddings, features.deepstack
+    cache, start = networks.new_cache(128), 0
+    for name, tokens, deepstack in (
+        ("prefill", len(features.embeddings), features.deepstack),
+        ("token", 1, None),
+        ("block", 16, None),
+    ):
+        ids = random.integers(0, config.vocabulary.traj_token_start_idx, tokens)
+        embeddings = networks.embed(ids) + (features.embeddings if deepstack is not None else 0)
+        output = networks.extend(embeddings, text_positions(start, tokens, 0), cache, deepstack=deepstack)
+        outputs[f"{name} logits"], outputs[f"{name} taps"] = output.logits, output.taps
+        start += tokens
+    outputs["keys and values"] = cache.rows[:, :start]
+    waypoints = config.action_space.n_waypoints
+    noise = random.standard_normal((waypoints, 2), np.float32)
+    outputs["action"] = networks.act(noise, text_positions(start, waypoints, 0), cache, visible=start - 3)
+    return outputs
+
+
+def _checked_taps(tap_layers: tuple[int, ...] | None, layers: int) -> tuple[int, ...]:
+    if tap_layers is None:
+        return default_tap_layers(layers)
+    if not tap_layers or not all(0 <= tap <= layers for tap in tap_layers):
+        raise InputError(
+            f"tap layers {list(tap_layers)}: each must be 0 … {layers}, the layer a hidden state enters"
+        )
+    return tuple(tap_layers)
+
+
+def _tracers(
+    target: AlpamayoTarget, tap_layers: tuple[int, ...], flow_steps: int
+) -> dict[str, Callable[[], onnx.ModelProto]]:
+    layers = target.config.text.num_hidden_layers
+    each_past = [{0: _DYNAMIC}] * layers
+    config = target.config
+
+    def vision() -> onnx.ModelProto:
+        dynamic = ({0: _DYNAMIC, 1: _DYNAMIC}, *[{0: _DYNAMIC}] * 4)
+        return _trace(VisionGraph(target), _vision_example(config), VISION_INPUTS, VISION_OUTPUTS, dynamic)
+
+    def text() -> onnx.ModelProto:
+        dynamic = (*[{0: _DYNAMIC}] * 3, {0: _DYNAMIC, 1: _DYNAMIC}, {1: _DYNAMIC}, {0: _DYNAMIC}, each_past)
+        return _trace(
+            TextGraph(target, tap_layers),
+            _text_example(config),
+            text_inputs(layers),
+            text_outputs(layers),
+            dynamic,
+        )
+
+    def action() -> onnx.ModelProto:
+        noise, *others = action_inputs(layers)
+        step = _trace(
+            ActionStep(target, flow_steps),
+            _action_example(config),
+            [noise, "time", *others],
+            ACTION_OUTPUTS,
+            ({}, {}, {}, {}, each_past),
+        )
+        return unroll(step, noise, "time", flow_times(flow_steps)[:-1])
+
+    return dict(zip(GRAPHS, (vision, text, action), strict=True))
+
+
+def unroll(step: onnx.ModelProto, state: str, time: str, times: np.ndarray) -> onnx.ModelProto:
+    """The graph of a step `state, time -> next state` as a graph of all steps, with `times` as constants.
+
+    Only what depends on state or time is repeated; tracing every step would take ten times as long.
+    """
+    graph, (output,) = step.graph, [value.name for value in step.graph.output]
+    changing, once, repeated = {state, time}, [], []
+    for node in graph.node:
+        part = repeated if changing.intersection(node.input) else once
+        part.append(node)
+        if part is repeated:
+            changing.update(node.output)
+    nodes, current = list(once), state
+    for index, value in enumerate(times):
+        renamed = {name: f"{name}.{index}" for name in changing} | {state: current, time: f"{time}.{index}"}
+        if index == len(times) - 1:
+            renamed[output] = output
+        nodes += [_renamed(node, renamed, index) for node in repeated]
+        graph.initializer.append(
+            onnx.numpy_helper.from_array(np.full((1, 1, 1), value, np.float32), f"{time}.{index}")
+        )
+        current = renamed[output]
+    inputs = [value for value in graph.input if value.name != time]
+    for field, values in ((graph.node, nodes), (graph.input, inputs)):
+        del field[:]
+        field.extend(values)
+    return step
+
+
+def _renamed(node: onnx.NodeProto, names: dict[str, str], index: int) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.name = f"{node.name}.{index}"
+    copy.input[:] = [names.get(name, name) for name in node.input]
+    copy.output[:] = [names.get(name, name) for name in node.output]
+    return copy
+
+
+def _trace(module: torch.nn.Module, example: tuple, inputs, outputs, dynamic: tuple) -> onnx.ModelProto:
+    with _quiet_exporter(), torch.no_grad():
+        program = torch.onnx.export(
+            module.eval(),
+            example,
+            dynamo=True,
+            dynamic_shapes=dynamic,
+            opset_version=OPSET,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            optimize=False,
+            verbose=False,
+        )
+    graph = ir.to_proto(optimizer.optimize(program.model, input_size_limit=_FOLDED))
+    for node in graph.graph.node:
+        del node.metadata_props[:]  # stack traces, larger than the graph
+    del graph.graph.value_info[:]
+    return graph
+
+
+@contextlib.contextmanager
+def _quiet_exporter() -> Iterator[None]:
+    """The exporter warns of packages that are not installed and of its own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _vision_example(config: TargetConfig) -> tuple:
+    images, patches, vision = 2, 24, config.vision
+    return (
+        torch.randn(images, patches, vision.patch_values),
+        torch.zeros(patches, 4, dtype=torch.int64),
+        torch.randn(patches, 4),
+        torch.randn(patches, vision.head_dim),
+        torch.randn(patches, vision.head_dim),
+    )
+
+
+def _text_example(config: TargetConfig) -> tuple:
+    text, tokens, cached = config.text, 7, 9
+    levels = len(config.vision.deepstack_visual_indexes)
+    return (
+        torch.randn(tokens, text.hidden_size),
+        torch.randn(tokens, text.head_dim),
+        torch.randn(tokens, text.head_dim),
+        torch.zeros(tokens, cached + tokens),
+        torch.zeros(levels, tokens, text.hidden_size),
+        torch.tensor([0, 3, 5]),
+        _past_example(config, cached),
+    )
+
+
+def _action_example(config: TargetConfig) -> tuple:
+    waypoints, head = config.action_space.n_waypoints, config.text.head_dim
+    return (
+        torch.randn(waypoints, 2),
+        torch.zeros(1, 1, 1),
+        torch.randn(waypoints, head),
+        torch.randn(waypoints, head),
+        _past_example(config, 9),
+    )
+
+
+def _past_example(config: TargetConfig, cached: int) -> list[torch.Tensor]:
+    text = config.text
+    return [
+        torch.randn(cached, 2, text.num_key_value_heads, text.head_dim) for _ in range(text.num_hidden_layers)
+    ]
+
+
+def point_into_checkpoint(graph: onnx.ModelProto, places: dict[str, TensorPlace]) -> None:
+    """Replace the data of initializers that are tensors of the checkpoint, byte for byte, by references.
+
+    The exporter transposes some weights; those get their transposition back, a session folds it again.
+    """
+    by_content = {
+        _content(place.map()): place
+        for place in places.values()
+        if place.length >= _SMALL and place.dtype in _EXACT
+    }
+    transpositions = []
+    for tensor in graph.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if (place := by_content.get(_content(values))) is not None:
+            _refer(tensor, place)
+        elif values.ndim == 2 and (place := by_content.get(_content(values.T))) is not None:
+            stored = f"{tensor.name}.stored"
+            transpositions.append(
+                onnx.helper.make_node("Transpose", [stored], [tensor.name], f"{stored}.T", perm=[1, 0])
+            )
+            tensor.name, tensor.dims[:] = stored, place.shape
+            _refer(tensor, place)
+    nodes = [*transpositions, *graph.graph.node]
+    del graph.graph.node[:]
+    graph.graph.node.extend(nodes)
+
+
+def _content(values: np.ndarray) -> tuple:
+    return values.dtype.name, values.shape, hashlib.sha256(np.ascontiguousarray(values)).digest()
+
+
+def _refer(tensor: onnx.TensorProto, place: TensorPlace) -> None:
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    del tensor.external_data[:]
+    for key, value in (("location", place.path.name), ("offset", place.offset), ("length", place.length)):
+        tensor.external_data.add(key=key, value=str(value))
+
+
+def _save(graph: onnx.ModelProto, folder: Path, name: str) -> None:
+    """Constants that are not in the checkpoint stay inside while they are small, else they get a file."""
+    own = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
+    data = folder / f"{name}.onnx.data"
+    data.unlink(missing_ok=True)
+    onnx.save_model(
+        graph,
+        str(folder / f"{name}.onnx"),
+        save_as_external_data=own > 2**20,
+        location=data.name,
+        size_threshold=_SMALL,
+    )

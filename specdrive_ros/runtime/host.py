@@ -1,0 +1,112 @@
+"""What a pass needs around the graphs, in NumPy: rotary tables, masks, deepstack, batches of equal images.
+
+`GraphNetworks` does this for every runtime that runs the graphs of `bindings.py`; a runtime adds how one
+graph is run. Knows no runtime and no torch.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from specdrive_ros.runtime.bindings import HIDDEN
+from specdrive_ros.runtime.networks import KeyValueCache, TextOutput, VisionFeatures
+from specdrive_ros.target.config import TargetConfig
+from specdrive_ros.target.rope import position_grid_weights, rotary_tables, vision_rotary_tables
+
+
+class GraphNetworks(ABC):
+    """`TargetNetworks` over three graphs."""
+
+    def __init__(self, config: TargetConfig, tap_layers: tuple[int, ...], flow_steps: int):
+        self.config, self.tap_layers, self.flow_steps = config, tap_layers, flow_steps
+        self._image_tables: dict[tuple[int, int], tuple[np.ndarray, ...]] = {}
+
+    @abstractmethod
+    def embed(self, token_ids: np.ndarray) -> np.ndarray:
+        """[T] ids -> [T, E] embeddings."""
+
+    @abstractmethod
+    def run_vision(self, *inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs in the order of the binding table -> embeddings [I, V, E], deepstack [K, I, V, E]."""
+
+    @abstractmethod
+    def run_text(
+        self, hidden, cos, sin, mask, deepstack, logit_rows, past, new
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`past` [L, S, 2, H, D] is read, `new` [L, T, 2, H, D] written. Returns logits and taps."""
+
+    @abstractmethod
+    def run_action(self, noise, cos, sin, past) -> np.ndarray:
+        """-> [W, 2]."""
+
+    def new_cache(self, capacity: int) -> KeyValueCache:
+        text = self.config.text
+        return KeyValueCache(text.num_hidden_layers, text.num_key_value_heads, text.head_dim, capacity)
+
+    def encode_images(self, patches: np.ndarray, grid_thw: np.ndarray) -> VisionFeatures:
+        parts, start = [], 0
+        for (rows, columns), images in equal_images(grid_thw):
+            end = start + images * rows * columns
+            batch = np.ascontiguousarray(patches[start:end]).reshape(images, rows * columns, -1)
+            parts.append(self.run_vision(batch, *self._tables_of_image(rows, columns)))
+            start = end
+        embeddings = [part.reshape(-1, part.shape[-1]) for part, _ in parts]
+        levels = [part.reshape(len(part), -1, part.shape[-1]) for _, part in parts]
+        return VisionFeatures(np.concatenate(embeddings), np.concatenate(levels, axis=1))
+
+    def extend(
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None
+    ) -> TextOutput:
+        tokens, cached = len(embeddings), cache.length
+        new = cache.reserve(tokens)
+        cos, sin = rotary_tables(position_ids, self.config.text)
+        if deepstack is None:
+            deepstack = np.zeros(
+                (len(self.config.vision.deepstack_visual_indexes), *embeddings.shape), np.float32
+            )
+        rows = np.arange(tokens) if logit_rows is None else np.asarray(logit_rows, np.int64)
+        logits, taps = self.run_text(
+            embeddings,
+            cos,
+            sin,
+            additive_mask(mask, tokens, cached),
+            deepstack,
+            rows,
+            cache.rows[:, :cached],
+            new,
+        )
+        cache.advance(tokens)
+        return TextOutput(logits, taps)
+
+    def act(self, noise, position_ids, cache, *, visible) -> np.ndarray:
+        cos, sin = rotary_tables(position_ids, self.config.text)
+        return self.run_action(noise, cos, sin, cache.rows[:, :visible])
+
+    def _tables_of_image(self, rows: int, columns: int) -> tuple[np.ndarray, ...]:
+        """grid_rows, grid_weights, cos, sin; few sizes ever occur, so they are kept."""
+        if (rows, columns) not in self._image_tables:
+            vision = self.config.vision
+            grid_rows, grid_weights = position_grid_weights(rows, columns, vision)
+            cos, sin = vision_rotary_tables(rows, columns, vision)
+            self._image_tables[rows, columns] = (grid_rows, grid_weights.astype(np.float32), cos, sin)
+        return self._image_tables[rows, columns]
+
+
+def equal_images(grid_thw: np.ndarray) -> list[tuple[tuple[int, int], int]]:
+    """((patch rows, patch columns), images) of consecutive images of one size."""
+    runs: list[tuple[tuple[int, int], int]] = []
+    for frames, rows, columns in np.asarray(grid_thw).tolist():
+        if runs and runs[-1][0] == (rows, columns):
+            frames += runs.pop()[1]
+        runs.append(((rows, columns), frames))
+    return runs
+
+
+def additive_mask(mask: np.ndarray | None, tokens: int, cached: int) -> np.ndarray:
+    """[T, S + T] float32: 0 where a row may look, else HIDDEN; None is causal."""
+    if mask is None:
+        hidden = np.zeros((tokens, cached + tokens), np.float32)
+        if tokens > 1:
+            hidden[:, cached:][np.triu_indices(tokens, 1)] = HIDDEN
+        return hidden
+    return np.where(mask, np.float32(0), np.float32(HIDDEN))

@@ -1,0 +1,146 @@
+"""The ONNX Runtime runtime: exported graphs on the CPU, the embedded default. Needs no torch.
+
+Weights, keys and values are never copied per step: the graphs' initializers point into the checkpoint's own
+weights file, the cache's rows are bound as they lie, and a pass writes its new rows into the cache itself.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.bindings import (
+    ACTION_OUTPUTS,
+    GRAPHS,
+    VISION_INPUTS,
+    VISION_OUTPUTS,
+    GraphRecord,
+    action_inputs,
+    text_inputs,
+    text_outputs,
+)
+from specdrive_ros.runtime.host import GraphNetworks
+from specdrive_ros.runtime.weights_file import sha256, tensor_places
+from specdrive_ros.target.config import TargetConfig
+
+EMBEDDING = "vlm.model.language_model.embed_tokens.weight"
+
+
+class OnnxNetworks(GraphNetworks):
+    """`TargetNetworks` over `vision.onnx`, `text.onnx` and `action.onnx` of a checkpoint folder."""
+
+    def __init__(self, folder: str | Path, *, threads: int):
+        """Raises `InputError` where a graph is missing or is not of this checkpoint."""
+        folder = Path(folder)
+        config = TargetConfig.load(folder)
+        places = tensor_places(folder)
+        self._sessions = {name: _open(folder, name, threads) for name in GRAPHS}
+        records = {name: _record(folder, name, session) for name, session in self._sessions.items()}
+        _check_weights(folder, records)
+        _check_sizes(folder, config, self._sessions["text"])
+        super().__init__(config, records["text"].tap_layers, records["action"].flow_steps)
+        self._embedding = places[EMBEDDING].map()
+        self._bfloat16 = places[EMBEDDING].dtype == "BF16"
+        layers = config.text.num_hidden_layers
+        self._text_inputs, self._text_outputs = text_inputs(layers), text_outputs(layers)
+        self._action_inputs = action_inputs(layers)
+        self._text_binding = self._sessions["text"].io_binding()
+
+    @classmethod
+    def load(cls, folder: str | Path, *, threads: int) -> "OnnxNetworks":
+        return cls(folder, threads=threads)
+
+    def embed(self, token_ids: np.ndarray) -> np.ndarray:
+        rows = np.asarray(self._embedding[token_ids])
+        return (
+            (rows.astype(np.uint32) << 16).view(np.float32)
+            if self._bfloat16
+            else rows.astype(np.float32, copy=False)
+        )
+
+    def run_vision(self, *inputs):
+        return self._sessions["vision"].run(VISION_OUTPUTS, dict(zip(VISION_INPUTS, inputs, strict=True)))
+
+    def run_text(self, hidden, cos, sin, mask, deepstack, logit_rows, past, new):
+        text = self.config.text
+        logits = np.empty((len(logit_rows), text.vocab_size), np.float32)
+        taps = np.empty((len(hidden), len(self.tap_layers) * text.hidden_size), np.float32)
+        binding = self._text_binding
+        for name, value in zip(
+            self._text_inputs, (hidden, cos, sin, mask, deepstack, logit_rows, *past), strict=True
+        ):
+            binding.bind_cpu_input(name, value)
+        for name, value in zip(self._text_outputs, (logits, taps, *new), strict=True):
+            binding.bind_output(name, "cpu", 0, np.float32, value.shape, value.ctypes.data)
+        self._sessions["text"].run_with_iobinding(binding)
+        return logits, taps
+
+    def run_action(self, noise, cos, sin, past):
+        inputs = dict(zip(self._action_inputs, (noise, cos, sin, *past), strict=True))
+        return self._sessions["action"].run(ACTION_OUTPUTS, inputs)[0]
+
+
+def export_command(folder: Path) -> str:
+    return f"export them with: ./specdrive export {folder} {folder}"
+
+
+def _open(folder: Path, name: str, threads: int) -> onnxruntime.InferenceSession:
+    path = folder / f"{name}.onnx"
+    if not path.is_file():
+        raise InputError(f"{path}: no such graph; {export_command(folder)}")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.enable_mem_pattern = False  # a plan is kept for every cache length ever seen
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except (
+        Exception
+    ) as error:  # ONNX Runtime has an exception class for every status code, with no base of its own
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"{path}: does not load ({reason}); {export_command(folder)}") from None
+
+
+def _record(folder: Path, name: str, session: onnxruntime.InferenceSession) -> GraphRecord:
+    metadata = session.get_modelmeta().custom_metadata_map
+    return GraphRecord.from_metadata(metadata, str(folder / f"{name}.onnx"), export_command(folder))
+
+
+def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession) -> None:
+    """An edited config.json must not turn up as an error in the middle of a drive."""
+    text = config.text
+    shapes = {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
+    found = (
+        shapes["hidden"][-1],
+        *shapes["past_0"][-2:],
+        shapes["logits"][-1],
+        len(session.get_outputs()) - 2,
+    )
+    sizes = (
+        text.hidden_size,
+        text.num_key_value_heads,
+        text.head_dim,
+        text.vocab_size,
+        text.num_hidden_layers,
+    )
+    if found != sizes:
+        raise InputError(
+            f"{folder / 'text.onnx'}: hidden size, key-value heads, head size, vocabulary, layers {found}, "
+            f"in the config {sizes}; {export_command(folder)}"
+        )
+
+
+def _check_weights(folder: Path, records: dict[str, GraphRecord]) -> None:
+    """The graphs must have been exported from just these weights."""
+    hashes: dict[str, str] = {}
+    for name, record in records.items():
+        for file, expected in record.weights.items():
+            if file not in hashes:
+                hashes[file] = sha256(folder / file) if (folder / file).is_file() else "missing"
+            if hashes[file] != expected:
+                raise InputError(
+                    f"{folder / file}: is not the file {name}.onnx was exported from (damaged or "
+                    f"another model); fetch it again, or if it is right {export_command(folder)}"
+                )

@@ -1,0 +1,56 @@
+"""The PyTorch runtime: the same graphs, run eagerly. The reference that other runtimes are compared with."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from specdrive_ros.runtime.graphs import ActionGraph, DecoderLayer, TextGraph, VisionGraph, default_tap_layers
+from specdrive_ros.runtime.host import GraphNetworks
+from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
+
+
+class TorchNetworks(GraphNetworks):
+    """`TargetNetworks` in float32 on the CPU."""
+
+    def __init__(
+        self, target: AlpamayoTarget, tap_layers: tuple[int, ...] | None = None, flow_steps: int = FLOW_STEPS
+    ):
+        tap_layers = tap_layers or default_tap_layers(target.config.text.num_hidden_layers)
+        super().__init__(target.config, tap_layers, flow_steps)
+        self._embedding = target.language_model.embed_tokens.weight.detach().numpy()
+        self.vision, self.text, self.action = (
+            VisionGraph(target),
+            TextGraph(target, tap_layers),
+            ActionGraph(target, flow_steps),
+        )
+        for module in (*self.text.modules(), *self.action.modules()):
+            if isinstance(module, DecoderLayer):
+                module.fuse()
+
+    @classmethod
+    def load(cls, folder: str | Path, *, threads: int) -> "TorchNetworks":
+        """Reads a checkpoint folder. `threads` is a setting of the whole process."""
+        torch.set_num_threads(threads)
+        return cls(load_target(folder))
+
+    def embed(self, token_ids: np.ndarray) -> np.ndarray:
+        return self._embedding[token_ids]
+
+    @torch.inference_mode()
+    def run_vision(self, *inputs):
+        embeddings, deepstack = self.vision(*map(torch.from_numpy, inputs))
+        return embeddings.numpy(), deepstack.numpy()
+
+    @torch.inference_mode()
+    def run_text(self, hidden, cos, sin, mask, deepstack, logit_rows, past, new):
+        inputs = map(torch.from_numpy, (hidden, cos, sin, mask, deepstack, logit_rows))
+        logits, taps, *rows = self.text(*inputs, list(torch.from_numpy(past)))
+        for layer, row in enumerate(rows):
+            new[layer] = row.numpy()
+        return logits.numpy(), taps.numpy()
+
+    @torch.inference_mode()
+    def run_action(self, noise, cos, sin, past):
+        return self.action(*map(torch.from_numpy, (noise, cos, sin)), list(torch.from_numpy(past))).numpy()

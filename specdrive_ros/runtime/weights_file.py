@@ -1,0 +1,115 @@
+"""Where each tensor of a checkpoint lies in its safetensors file, without loading it and without torch.
+
+Exported graphs point into these files, embeddings are read from them by row. Knows no networks.
+"""
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from specdrive_ros.errors import InputError
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_HEADER_LIMIT = 100_000_000  # bytes; the format's own limit
+_ITEM_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
+_NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+
+
+@dataclass(frozen=True)
+class TensorPlace:
+    """A tensor of this type (by safetensors' name) and shape: `length` bytes of `path` from `offset` on."""
+
+    path: Path
+    offset: int
+    length: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    def map(self) -> np.ndarray:
+        """The tensor, mapped read-only; bfloat16 as its bits (uint16)."""
+        return np.memmap(self.path, _NUMPY[self.dtype], "r", self.offset, self.shape)
+
+
+def weights_files(folder: Path) -> list[Path]:
+    """The one weights file of a checkpoint folder, or the shards its index names."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    try:
+        names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+    except FileNotFoundError:
+        raise InputError(f"{folder}: no {WEIGHTS} and no {INDEX}; it should be a checkpoint folder") from None
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise InputError(
+            f"{folder / INDEX}: no index of shards; it should map tensor names to files"
+        ) from None
+    missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+    if missing:
+        raise InputError(
+            f"{folder}: the index names {missing[0]}, which is not there; fetch the missing shards"
+        )
+    return [folder / name for name in names]
+
+
+def tensor_places(folder: Path) -> dict[str, TensorPlace]:
+    """Every tensor of a checkpoint folder by name. Raises `InputError` for a damaged file."""
+    places: dict[str, TensorPlace] = {}
+    for path in weights_files(folder):
+        places.update(_read_header(path))
+    return places
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_header(path: Path) -> dict[str, TensorPlace]:
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > min(_HEADER_LIMIT, size - 8):
+                raise ValueError("its header is longer than the file")
+            header = json.loads(file.read(length))
+        places = {
+            name: _place(path, 8 + length, size, entry)
+            for name, entry in header.items()
+            if name != "__metadata__"
+        }
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}: damaged or no safetensors file ({error}); fetch or save it again"
+        ) from None
+    return places
+
+
+def _place(path: Path, data_start: int, file_size: int, entry: dict) -> TensorPlace:
+    begin, end = entry["data_offsets"]
+    shape = tuple(int(side) for side in entry["shape"])
+    if (
+        end - begin != int(np.prod(shape, dtype=np.int64)) * _ITEM_BYTES[entry["dtype"]]
+        or not 0 <= begin <= end
+    ):
+        raise ValueError("a tensor's bytes do not fit its shape")
+    if data_start + end > file_size:
+        raise ValueError("the file ends before its last tensor")
+    return TensorPlace(path, data_start + begin, end - begin, entry["dtype"], shape)

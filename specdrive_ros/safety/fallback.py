@@ -1,0 +1,51 @@
+"""What is driven when there is no plan: a comfortable stop along the present curvature.
+
+Knows nothing of why it is needed, and sees no obstacles.
+"""
+
+import numpy as np
+
+from specdrive_ros.observation.observation import EgoHistory, Observation
+from specdrive_ros.plan import Plan
+from specdrive_ros.shapes import WAYPOINT_TIMES_S
+
+DECELERATION_MPS2 = 2.0
+CURVATURE_LIMIT_PER_M = 0.2
+CURVATURE_SPAN = 5  # history steps the present curvature is taken from
+STANDSTILL_M = 0.25  # travelled less than this in that span, the curvature is unknown and taken as zero
+
+
+def comfortable_stop(observation: Observation) -> Plan:
+    """Brakes to a standstill and stays there; no reasoning. A car that rolls backwards stops likewise."""
+    v0_mps, curvature = observation.history.speed_mps, present_curvature(observation.history)
+    stop_s = abs(v0_mps) / DECELERATION_MPS2
+    braking_s = np.minimum(WAYPOINT_TIMES_S, stop_s)
+    direction = np.sign(v0_mps)
+    distance_m = v0_mps * braking_s - direction * DECELERATION_MPS2 * braking_s**2 / 2
+    yaw = curvature * distance_m
+    chord_m = distance_m * np.sinc(yaw / (2 * np.pi))  # an arc's chord stands at half its angle
+    xyz = np.stack([chord_m * np.cos(yaw / 2), chord_m * np.sin(yaw / 2), np.zeros_like(yaw)], axis=-1)
+    speed_mps = v0_mps - direction * DECELERATION_MPS2 * braking_s
+    return Plan(
+        t0_ns=observation.t0_ns,
+        reasoning="",
+        token_ids=(),
+        xyz=xyz,
+        yaw=yaw,
+        speed_mps=speed_mps,
+        acceleration=np.diff(speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0),
+        curvature=np.full_like(yaw, curvature),
+        v0_mps=v0_mps,
+    )
+
+
+def present_curvature(history: EgoHistory) -> float:
+    """Turned angle over travelled distance in the last half second, 1/m, left positive."""
+    recent = slice(-CURVATURE_SPAN - 1, None)
+    travelled_m = float(np.linalg.norm(np.diff(history.xyz[recent], axis=0), axis=1).sum())
+    if travelled_m < STANDSTILL_M:
+        return 0.0
+    earlier = history.rotation[recent][0]
+    turned = -np.arctan2(earlier[1, 0], earlier[0, 0])  # the ego's own yaw at t0 is zero
+    direction = 1.0 if history.speed_mps >= 0 else -1.0
+    return float(np.clip(direction * turned / travelled_m, -CURVATURE_LIMIT_PER_M, CURVATURE_LIMIT_PER_M))

@@ -1,0 +1,92 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs the train extra")
+pytest.importorskip("onnxscript", reason="needs the train extra")
+
+from specdrive_ros.errors import InputError, WorkFailed  # noqa: E402
+from specdrive_ros.runtime import export  # noqa: E402
+from specdrive_ros.runtime.bindings import GRAPHS  # noqa: E402
+from specdrive_ros.runtime.weights_file import tensor_places  # noqa: E402
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "alpamayo_A"
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_point_into_the_checkpoint(exported, name):
+    """No weight is stored twice: what a graph keeps for itself is small."""
+    graph = onnx.load(exported / f"{name}.onnx", load_external_data=False).graph
+    places = {(place.offset, place.length) for place in tensor_places(exported).values()}
+    own = 0
+    for tensor in graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            entry = {item.key: item.value for item in tensor.external_data}
+            assert entry["location"] == "model.safetensors"
+            assert (int(entry["offset"]), int(entry["length"])) in places
+        else:
+            own += len(tensor.raw_data)
+    assert own < 20_000
+    assert not (exported / f"{name}.onnx.data").exists()
+
+
+def test_record_in_the_graph(exported):
+    graph = onnx.load(exported / "text.onnx", load_external_data=False)
+    (entry,) = graph.metadata_props
+    record = json.loads(entry.value)
+    assert record["tap_layers"] == [2, 2, 1] and record["flow_steps"] == 10
+    assert list(record["weights"]) == ["model.safetensors"]
+
+
+def test_copy_is_a_whole_checkpoint(exported):
+    assert (exported / "config.json").is_file() and (exported / "tokenizer.json").is_file()
+    assert (exported / "backbone" / "config.json").is_file()
+
+
+def test_differences_fail(exported, torch_networks, onnx_networks):
+    class Wrong:
+        def __getattr__(self, name):
+            return getattr(onnx_networks, name)
+
+        def act(self, *args, **options):
+            return onnx_networks.act(*args, **options) + np.float32(0.01)
+
+    failed = [one.output for one in export.compare(torch_networks, Wrong()) if not one.passed]
+    assert failed == ["action"]
+
+
+def test_work_fails_over_the_tolerance(tmp_path, monkeypatch, exported):
+    monkeypatch.setattr(export, "_tracers", lambda *_: {})
+    monkeypatch.setattr(export, "compare", lambda *_: [export.Comparison("token logits", 0.5, 1e-4)])
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    with pytest.raises(WorkFailed, match="token logits differs from PyTorch by 5.0e-01"):
+        export.export_checkpoint(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("taps", [(), (5,), (-1, 2)])
+def test_tap_layers_out_of_range(tmp_path, taps):
+    with pytest.raises(InputError, match="each must be 0 … 4"):
+        export.export_checkpoint(GOLDEN / "checkpoint", tmp_path / "out", tap_layers=taps)
+
+
+def test_unroll_repeats_what_changes_and_nothing_else():
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Neg", ["past"], ["once"], "a"),
+        helper.make_node("Add", ["x", "time"], ["sum"], "b"),
+        helper.make_node("Add", ["sum", "once"], ["next"], "c"),
+    ]
+    values = [
+        helper.make_tensor_value_info(name, number, [1, 1, 1]) for name in ("x", "time", "past", "next")
+    ]
+    step = helper.make_model(helper.make_graph(nodes, "step", values[:3], values[3:]), ir_version=10)
+    graph = export.unroll(step, "x", "time", np.array([1.0, 10.0, 100.0]))
+    onnx.checker.check_model(graph)
+    assert [value.name for value in graph.graph.input] == ["x", "past"]
+    assert sorted(node.op_type for node in graph.graph.node) == ["Add"] * 6 + ["Neg"]
+    ones = np.ones((1, 1, 1), np.float32)
+    (result,) = onnx.reference.ReferenceEvaluator(graph).run(None, {"x": ones, "past": ones})
+    assert result.item() == 1 + 111 - 3

@@ -1,0 +1,76 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_files
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    tensors = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.array([1, 2], np.float16),
+        "c": np.array(7, np.float32),
+    }
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "np"})
+    return tmp_path
+
+
+def test_places_are_those_of_the_library(folder):
+    places = tensor_places(folder)
+    for name, values in load_file(folder / "model.safetensors").items():
+        np.testing.assert_array_equal(places[name].map(), values)
+        assert places[name].shape == values.shape
+
+
+def test_shards(folder):
+    save_file({"d": np.ones(3, np.float32)}, folder / "second.safetensors")
+    (folder / "model.safetensors").rename(folder / "first.safetensors")
+    index = {"weight_map": {"a": "first.safetensors", "d": "second.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert [path.name for path in weights_files(folder)] == ["first.safetensors", "second.safetensors"]
+    assert tensor_places(folder)["d"].path.name == "second.safetensors"
+
+
+@pytest.mark.parametrize("name", ["gone.safetensors", "../model.safetensors"])
+def test_shard_that_is_not_in_the_folder(folder, name):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(InputError, match="which is not there"):
+        weights_files(folder)
+
+
+def with_header(header: str, data: int) -> bytes:
+    """A file of this header and `data` bytes of zeros."""
+    return len(header).to_bytes(8, "little") + header.encode() + bytes(data)
+
+
+DAMAGED = {
+    "empty": b"",
+    "no length": b"\xff" * 100,
+    "no mapping": with_header("[]", 0),
+    "cut short": with_header('{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,36]}}', 8),
+    "too few bytes": with_header('{"a":{"dtype":"F32","shape":[9],"data_offsets":[0,32]}}', 64),
+    "unknown type": with_header('{"a":{"dtype":"X32","shape":[9],"data_offsets":[0,36]}}', 64),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
+def test_damaged_file(folder, content):
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="damaged or no safetensors file"):
+        tensor_places(folder)
+
+
+def test_empty_folder(tmp_path):
+    with pytest.raises(InputError, match="no model.safetensors"):
+        weights_files(tmp_path)
+
+
+def test_sha256(tmp_path):
+    (tmp_path / "x").write_bytes(b"abc")
+    assert sha256(tmp_path / "x").startswith("ba7816bf8f01cfea")

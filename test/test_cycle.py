@@ -1,0 +1,132 @@
+"""The whole cycle on the reference checkpoint: pixels and history in, its words and waypoints out."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from specdrive_ros.cycle import Planner
+from specdrive_ros.errors import InputError
+from specdrive_ros.model_settings import ModelSettings
+from specdrive_ros.observation.observation import EgoHistory, Observation
+from specdrive_ros.runtime.registry import load_networks
+from specdrive_ros.target.tokens import TargetTokenizer
+
+GOLDEN = Path(__file__).parent / "golden" / "alpamayo_A"
+STAGES = ["vision", "prefill", "draft", "verify", "action", "check"]
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    with np.load(GOLDEN / "inputs.npz") as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with np.load(GOLDEN / "expected_action.npz") as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+@pytest.fixture(scope="module", params=["torch", "onnxruntime"])
+def planner(request, exported):
+    """The reference's cameras, token limit and noise."""
+    settings = ModelSettings(exported, cameras=("cross_left", "front_wide"), max_new_tokens=24)
+    networks = load_networks(exported, request.param, threads=1)
+    planner = Planner(settings, networks, TargetTokenizer.load(networks.config))
+    with np.load(GOLDEN / "inputs.npz") as archive:
+        planner.noise = archive["noise"][0]
+    return planner
+
+
+@pytest.fixture
+def observation(inputs, expected, planner) -> Observation:
+    frames = inputs["images"].transpose(0, 1, 3, 4, 2)
+    history = EgoHistory(
+        inputs["ego_history_xyz"][0, 0].astype(float),
+        inputs["ego_history_rot"][0, 0].astype(float),
+        float(expected["v0"][0]),
+    )
+    stamps = np.arange(4) * 10**8
+    return Observation(
+        int(stamps[-1]),
+        {camera: np.ascontiguousarray(each) for camera, each in zip(planner.cameras, frames, strict=True)},
+        dict.fromkeys(planner.cameras, stamps),
+        history,
+    )
+
+
+def test_words_and_waypoints_are_the_reference_s(planner, observation, expected):
+    plan = planner.plan(observation)
+    assert plan.token_ids == tuple(expected["sequences_raw"][0, 205:220])
+    with np.load(GOLDEN / "expected_greedy.npz") as greedy:
+        assert str(greedy["cot_text"]).startswith(plan.reasoning) and plan.reasoning
+    assert plan.v0_mps == pytest.approx(expected["v0"][0], abs=1e-3)
+    np.testing.assert_allclose(plan.xyz, expected["pred_xyz"][0, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(plan.acceleration, expected["accel"][0], atol=1e-3)
+    np.testing.assert_allclose(plan.curvature, expected["curvature"][0], atol=1e-4)
+    assert plan.t0_ns == observation.t0_ns and not plan.truncated and plan.target_passes == 15
+
+
+def test_stages_are_timed(planner, observation):
+    assert list(planner.plan(observation).stage_ms) == STAGES
+
+
+def test_same_observation_same_plan(planner, observation):
+    first, second = planner.plan(observation), planner.plan(observation)
+    assert first.token_ids == second.token_ids
+    np.testing.assert_array_equal(first.xyz, second.xyz)
+
+
+def test_earlier_cycles_leave_no_trace(planner, observation):
+    """A cycle on other pictures and another history in between changes nothing."""
+    before = planner.plan(observation)
+    other = replace(
+        observation,
+        frames={camera: 255 - frames for camera, frames in observation.frames.items()},
+        history=replace(observation.history, xyz=observation.history.xyz * 0.5),
+    )
+    assert not np.array_equal(planner.plan(other).xyz, before.xyz)
+    np.testing.assert_allclose(planner.plan(observation).xyz, before.xyz, atol=1e-4)
+
+
+def test_a_plan_depends_on_every_frame(planner, observation):
+    before = planner.plan(observation).xyz
+    for camera in planner.cameras:
+        for index in range(4):
+            frames = {name: each.copy() for name, each in observation.frames.items()}
+            frames[camera][index] = 255 - frames[camera][index]
+            assert not np.array_equal(planner.plan(replace(observation, frames=frames)).xyz, before)
+
+
+def test_limit_is_marked(planner, observation, monkeypatch):
+    monkeypatch.setattr(planner.decoder, "rules", replace(planner.decoder.rules, max_new_tokens=5))
+    plan = planner.plan(observation)
+    assert plan.truncated and len(plan.token_ids) == 5 and np.isfinite(plan.xyz).all()
+
+
+def test_missing_camera(planner, observation):
+    with pytest.raises(InputError, match="camera 'front_wide'"):
+        planner.plan(replace(observation, frames={"cross_left": observation.frames["cross_left"]}))
+
+
+def test_failed_checks_are_in_the_plan(planner, observation):
+    standing = replace(observation, history=replace(observation.history, speed_mps=0.0))
+    assert [text.split(":")[0] for text in planner.plan(standing).violations].count("START_SPEED") == 1
+
+
+def test_load_by_folder(exported):
+    planner = Planner.load(exported, threads=1, max_new_tokens=12, seed=3)
+    assert planner.cameras == ("rgb_front",) and planner.decoder.rules.max_new_tokens == 12
+    same = Planner.load(exported, threads=1, seed=3).noise
+    np.testing.assert_array_equal(planner.noise, same)
+    assert not np.array_equal(Planner.load(exported, threads=1, seed=4).noise, same)
+
+
+def test_settings_that_do_not_fit_the_graphs(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    (folder / "model.yaml").write_text("action_steps: 5\n")
+    with pytest.raises(InputError, match="the action head has 10 steps, the model's settings say 5"):
+        Planner.load(folder, threads=1)
