@@ -1,0 +1,172 @@
+"""Messages into the package's arrays and back: receive and send, nothing in between.
+
+Opens no sockets and keeps no state, so that tests need only the message classes. Stamps are exact
+integer nanoseconds on both sides.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from builtin_interfaces.msg import Duration, Time
+from geometry_msgs.msg import Pose, PoseStamped, Quaternion
+from nav_msgs.msg import Odometry, Path
+from std_msgs.msg import Header
+
+from specdrive_ros.controller import EgoTrajectory, PoseSample
+from specdrive_ros.errors import InputError
+from specdrive_ros.msg import CycleStats, Reasoning, Trajectory, TrajectoryPoint
+from specdrive_ros.plan import Plan
+from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_STEP_S
+
+STAGES = ("total", "wait", "decode", "vision", "prefill", "draft", "verify", "action", "check", "publish")
+WAYPOINT_STEP_NS = round(WAYPOINT_STEP_S * NANOSECONDS)
+NANOSECONDS_PER_MS = 1_000_000
+LARGEST_COUNT = 2**16 - 1  # of a uint16 field
+
+
+def nanoseconds(stamp: Time | Duration) -> int:
+    return stamp.sec * NANOSECONDS + stamp.nanosec
+
+
+def stamp(time_ns: int) -> Time:
+    seconds, rest = divmod(int(time_ns), NANOSECONDS)
+    return Time(sec=seconds, nanosec=rest)
+
+
+def duration(time_ns: int) -> Duration:
+    seconds, rest = divmod(int(time_ns), NANOSECONDS)
+    return Duration(sec=seconds, nanosec=rest)
+
+
+def duration_from_ms(milliseconds: float) -> Duration:
+    return duration(round(milliseconds * NANOSECONDS_PER_MS))
+
+
+def header(time_ns: int, frame_id: str) -> Header:
+    return Header(stamp=stamp(time_ns), frame_id=frame_id)
+
+
+def yaw_quaternion(yaw: float) -> Quaternion:
+    return Quaternion(z=float(np.sin(yaw / 2)), w=float(np.cos(yaw / 2)))
+
+
+def yaw_of(quaternion: Quaternion) -> float:
+    """Heading about z. Raises InputError for a quaternion without a direction."""
+    x, y, z, w = quaternion.x, quaternion.y, quaternion.z, quaternion.w
+    norm = x * x + y * y + z * z + w * w
+    if not norm > 1e-6:  # NaN too
+        raise InputError(f"orientation ({x}, {y}, {z}, {w}): no rotation; should be a unit quaternion")
+    return float(np.arctan2(2 * (w * z + x * y) / norm, 1 - 2 * (y * y + z * z) / norm))
+
+
+def odometry_arrays(message: Odometry) -> tuple[int, np.ndarray, np.ndarray, float]:
+    """(stamp ns, xyz [3] m, quaternion [4] x y z w, forward speed m/s) as the message has them."""
+    position, turn = message.pose.pose.position, message.pose.pose.orientation
+    xyz = np.array([position.x, position.y, position.z])
+    quaternion = np.array([turn.x, turn.y, turn.z, turn.w])
+    return nanoseconds(message.header.stamp), xyz, quaternion, message.twist.twist.linear.x
+
+
+def pose_sample(message: Odometry) -> PoseSample:
+    """The planar pose the controller works with. Raises InputError for an unset orientation."""
+    pose = message.pose.pose
+    return PoseSample(
+        stamp_ns=nanoseconds(message.header.stamp),
+        x=pose.position.x,
+        y=pose.position.y,
+        yaw=yaw_of(pose.orientation),
+        speed_mps=message.twist.twist.linear.x,
+    )
+
+
+def trajectory_message(plan: Plan, frame_id: str, source: int) -> Trajectory:
+    """Waypoint k is at t0 + 0.1 (k + 1) s exactly."""
+    points = [
+        TrajectoryPoint(
+            time_from_start=duration((row + 1) * WAYPOINT_STEP_NS),
+            pose=_pose(plan.xyz[row], plan.yaw[row]),
+            longitudinal_velocity_mps=float(plan.speed_mps[row]),
+            acceleration_mps2=float(plan.acceleration[row]),
+            curvature_per_m=float(plan.curvature[row]),
+        )
+        for row in range(len(plan.xyz))
+    ]
+    return Trajectory(header=header(plan.t0_ns, frame_id), source=source, points=points)
+
+
+def _pose(xyz: np.ndarray, yaw: float) -> Pose:
+    pose = Pose(orientation=yaw_quaternion(yaw))
+    pose.position.x, pose.position.y, pose.position.z = (float(value) for value in xyz)
+    return pose
+
+
+def path_message(trajectory: Trajectory) -> Path:
+    """The same waypoints for rviz; each pose carries the time it is meant for."""
+    t0_ns = nanoseconds(trajectory.header.stamp)
+    frame_id = trajectory.header.frame_id
+    poses = [
+        PoseStamped(header=header(t0_ns + nanoseconds(point.time_from_start), frame_id), pose=point.pose)
+        for point in trajectory.points
+    ]
+    return Path(header=trajectory.header, poses=poses)
+
+
+def ego_trajectory(message: Trajectory) -> EgoTrajectory:
+    """What the controller follows. Raises InputError for an unset orientation."""
+    poses = [point.pose for point in message.points]
+    return EgoTrajectory(
+        t0_ns=nanoseconds(message.header.stamp),
+        times_s=np.array([nanoseconds(point.time_from_start) / NANOSECONDS for point in message.points]),
+        xy=np.array([(pose.position.x, pose.position.y) for pose in poses]).reshape(-1, 2),
+        yaw=np.array([yaw_of(pose.orientation) for pose in poses]),
+        speed_mps=np.array([point.longitudinal_velocity_mps for point in message.points]),
+    )
+
+
+def reasoning_message(plan: Plan, frame_id: str) -> Reasoning:
+    """tokens / target passes is the accepted length; what is over one a pass came from drafts."""
+    tokens = len(plan.token_ids)
+    accepted_length = tokens / plan.target_passes if plan.target_passes else float(tokens > 0)
+    routine_share = 1.0 - 1.0 / accepted_length if accepted_length > 1.0 else 0.0
+    return Reasoning(
+        header=header(plan.t0_ns, frame_id),
+        text=plan.reasoning,
+        tokens=min(tokens, LARGEST_COUNT),
+        target_passes=min(plan.target_passes, LARGEST_COUNT),
+        accepted_length=accepted_length,
+        routine_share=routine_share,
+        truncated=plan.truncated,
+    )
+
+
+def plan_of(trajectory: Trajectory, reasoning: Reasoning | None, stage_ms: Mapping[str, float]) -> Plan:
+    """A plan from what was published of it. Of the token ids only the number is known: all are 0."""
+    points = trajectory.points
+    positions = [point.pose.position for point in points]
+    speed = np.array([point.longitudinal_velocity_mps for point in points])
+    reasoning = reasoning or Reasoning()
+    return Plan(
+        t0_ns=nanoseconds(trajectory.header.stamp),
+        reasoning=reasoning.text,
+        token_ids=(0,) * reasoning.tokens,
+        xyz=np.array([(position.x, position.y, position.z) for position in positions]).reshape(-1, 3),
+        yaw=np.array([yaw_of(point.pose.orientation) for point in points]),
+        speed_mps=speed,
+        acceleration=np.array([point.acceleration_mps2 for point in points]),
+        curvature=np.array([point.curvature_per_m for point in points]),
+        v0_mps=float(speed[0] - points[0].acceleration_mps2 * WAYPOINT_STEP_S) if points else 0.0,
+        truncated=reasoning.truncated,
+        target_passes=reasoning.target_passes,
+        stage_ms=dict(stage_ms),
+    )
+
+
+def set_stages(message: CycleStats, stage_ms: Mapping[str, float]) -> None:
+    """Fills the durations of the stages that were timed; the others stay zero."""
+    for stage in STAGES:
+        if stage in stage_ms:
+            setattr(message, stage, duration_from_ms(stage_ms[stage]))
+
+
+def stages_ms(message: CycleStats) -> dict[str, float]:
+    return {stage: nanoseconds(getattr(message, stage)) / NANOSECONDS_PER_MS for stage in STAGES}

@@ -1,0 +1,149 @@
+"""What a drive shows: the planner's topics, the pictures and poses they belong to, the sim's events.
+
+Messages of one t0 come on several topics in any order; when all of a cycle are there it is handed on,
+in arrays, without ROS types. Does not know what is done with it.
+"""
+
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from nav_msgs.msg import Odometry
+from rclpy.context import Context
+from rclpy.node import Node
+from sensor_msgs.msg import Image
+from std_msgs.msg import String
+
+from specdrive_ros.controller import PoseSample
+from specdrive_ros.msg import CycleStats, Reasoning, Trajectory
+from specdrive_ros.plan import Plan
+from specdrive_ros.ros import qos
+from specdrive_ros.ros.conversions import nanoseconds, plan_of, pose_sample, stages_ms
+from specdrive_ros.ros.perception import decode_message
+from specdrive_ros.shapes import NANOSECONDS
+
+SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
+KEPT_STAMPS = 600  # half a minute of odometry: no plan that is later is of interest
+
+
+@dataclass(frozen=True, eq=False)
+class DriveCycle:
+    """One planning cycle as it was published.
+
+    t0_ns:     stamp of the observation; time_s: since the scenario began.
+    scenario:  the sim's event that began it (`name`, `seed`, `index`, `stamp_ns`).
+    plan:      made from the messages; of its token ids only the number is published, all are 0.
+               `stage_ms` is that of CycleStats.
+    rgb:       uint8 [H, W, 3], the camera's frame at t0.
+    pose:      of the rear axle in the map at t0.
+    source:    planned, republished or stop; `note` says why it is not planned.
+    """
+
+    t0_ns: int
+    time_s: float
+    scenario: dict
+    plan: Plan
+    rgb: np.ndarray
+    pose: PoseSample
+    source: str
+    late: bool
+    note: str
+    fallback_reason: int
+
+
+@dataclass
+class MessageCounts:
+    """Messages that reached the listener, and observations the planner says it dropped."""
+
+    received: Counter = field(default_factory=Counter)
+    dropped: int = 0
+
+
+class DriveListener:
+    """Calls `on_cycle(DriveCycle)` and `on_scenario(event)` from the thread that spins `node`.
+
+    finished: the sim has ended the last scenario. matched: every publisher has been found.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        on_cycle: Callable[[DriveCycle], None],
+        on_scenario: Callable[[dict], None],
+        camera: str = "rgb_front",
+        role_name: str = "ego_vehicle",
+    ):
+        self.node = Node("drive_listener", context=context, use_global_arguments=False)
+        self.finished = False
+        self.counts = MessageCounts()
+        self._on_cycle, self._on_scenario = on_cycle, on_scenario
+        self._parts: OrderedDict[int, dict[str, object]] = OrderedDict()
+        self._scenarios: list[dict] = []
+        root = f"/carla/{role_name}"
+        self._subscriptions = [
+            self._listen(Image, f"{root}/{camera}/image", "image", qos.image_input()),
+            self._listen(Odometry, f"{root}/odometry", "odometry", qos.odometry_input()),
+            self._listen(Trajectory, "/planner/output/trajectory", "trajectory", qos.output()),
+            self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.output()),
+            self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.output()),
+            self.node.create_subscription(String, "/sim/scenario", self._take_event, qos.kept_events()),
+        ]
+
+    def _listen(self, kind: type, topic: str, part: str, profile):
+        def take(message) -> None:
+            self.counts.received[part] += 1
+            self._take_part(nanoseconds(message.header.stamp), part, message)
+
+        return self.node.create_subscription(kind, topic, take, profile)
+
+    @property
+    def matched(self) -> bool:
+        return all(subscription.get_publisher_count() for subscription in self._subscriptions)
+
+    def _take_event(self, message: String) -> None:
+        event = json.loads(message.data)
+        if event["event"] == "start":
+            self._scenarios.append(event)
+        self.finished |= event["event"] == "finished"
+        self._on_scenario(event)
+
+    def _take_part(self, t0_ns: int, part: str, message: object) -> None:
+        parts = self._parts.setdefault(t0_ns, {})
+        parts[part] = message
+        if part == "stats":
+            self.counts.dropped = message.dropped_observations
+        while len(self._parts) > KEPT_STAMPS:
+            self._parts.popitem(last=False)
+        if self._is_complete(t0_ns, parts):
+            del self._parts[t0_ns]
+            self._on_cycle(self._cycle(t0_ns, parts))
+
+    def _is_complete(self, t0_ns: int, parts: dict) -> bool:
+        if not {"image", "odometry", "trajectory", "stats"} <= parts.keys() or not self._scenarios:
+            return False
+        return "reasoning" in parts or parts["trajectory"].source != Trajectory.PLANNED
+
+    def _cycle(self, t0_ns: int, parts: dict) -> DriveCycle:
+        trajectory, stats = parts["trajectory"], parts["stats"]
+        begun = [event for event in self._scenarios if event["stamp_ns"] <= t0_ns]
+        scenario = begun[-1] if begun else self._scenarios[0]
+        return DriveCycle(
+            t0_ns=t0_ns,
+            time_s=(t0_ns - scenario["stamp_ns"]) / NANOSECONDS,
+            scenario=scenario,
+            plan=plan_of(trajectory, parts.get("reasoning"), stages_ms(stats)),
+            rgb=decode_message(parts["image"]),
+            pose=pose_sample(parts["odometry"]),
+            source=SOURCE_NAMES[trajectory.source],
+            late=stats.late,
+            note=stats.fallback_text,
+            fallback_reason=stats.fallback_reason,
+        )
+
+    def close(self) -> None:
+        self.node.destroy_node()
+
+

@@ -1,0 +1,87 @@
+"""Where callbacks leave messages for the worker: bounded, never blocking, newest kept.
+
+Callbacks only put references here; decoding and inference are the worker's. Knows no message types.
+"""
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from threading import Condition
+
+KEPT_LOST = 1024  # stamps of messages that had to give way, remembered for the count
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A message, its own stamp, and when it came on the steady clock."""
+
+    message: object
+    stamp_ns: int
+    steady_ns: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came since the worker last looked.
+
+    was_reset: what came before belongs to a clock or a scene that is over.
+    arrivals:  input name -> messages, oldest first.
+    lost_ns:   input name -> stamps of messages that had to give way to newer ones.
+    """
+
+    was_reset: bool
+    arrivals: dict[str, list[Arrival]]
+    lost_ns: dict[str, list[int]]
+
+
+class Inbox:
+    """One bounded queue an input, oldest out first.
+
+    capacities: input name -> most messages that wait.
+    """
+
+    def __init__(self, capacities: dict[str, int]):
+        self._queues = {name: deque(maxlen=most) for name, most in capacities.items()}
+        self._lost_ns = {name: deque(maxlen=KEPT_LOST) for name in capacities}
+        self._changed = Condition()
+        self._closed = False
+        self._reset = False
+
+    def put(self, name: str, message: object, stamp_ns: int) -> bool:
+        """Leaves a message; True when the oldest had to give way."""
+        with self._changed:
+            queue = self._queues[name]
+            overflows = len(queue) == queue.maxlen
+            if overflows:
+                self._lost_ns[name].append(queue[0].stamp_ns)
+            queue.append(Arrival(message, stamp_ns, time.monotonic_ns()))
+            self._changed.notify()
+        return overflows
+
+    def reset(self) -> None:
+        """What waits belongs to a clock or a scene that is over; the worker is told."""
+        with self._changed:
+            self._empty()
+            self._reset = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def take(self) -> Batch | None:
+        """Waits for messages or a reset. None once closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._reset or any(self._queues.values()))
+            if self._closed:
+                return None
+            was_reset, self._reset = self._reset, False
+            arrivals = {name: list(queue) for name, queue in self._queues.items()}
+            lost_ns = {name: list(stamps) for name, stamps in self._lost_ns.items()}
+            self._empty()
+            return Batch(was_reset, arrivals, lost_ns)
+
+    def _empty(self) -> None:
+        for queue in (*self._queues.values(), *self._lost_ns.values()):
+            queue.clear()

@@ -1,0 +1,67 @@
+"""How acceleration and curvature become a vehicle's command, and back.
+
+CARLA knows two commands: AckermannDrive (speed, acceleration, steering angle; left positive) and pedals
+with a steering share (right positive). The controller writes them, the embedded world reads them; both
+use this file, so that they cannot disagree. Knows nothing of ROS.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+WHEELBASE_M = 2.7
+MAX_STEERING_ANGLE_RAD = float(np.radians(70.0))  # of the front wheels in CARLA's cars
+FULL_THROTTLE_MPS2 = 3.0
+FULL_BRAKE_MPS2 = 8.0
+SPEED_GAIN_PER_S = 2.0  # of the world's speed servo; the inverse of the controller's preview
+
+
+@dataclass(frozen=True)
+class Ackermann:
+    """A speed, the acceleration to reach it with (0: as the vehicle likes), and an angle, left positive."""
+
+    speed_mps: float
+    acceleration_mps2: float
+    steering_angle_rad: float
+
+
+@dataclass(frozen=True)
+class Pedals:
+    """throttle and brake 0 … 1, steer -1 … 1, right positive."""
+
+    throttle: float
+    brake: float
+    steer: float
+
+
+def steering_angle(curvature_per_m: float) -> float:
+    return float(np.arctan(WHEELBASE_M * curvature_per_m))
+
+
+def curvature(steering_angle_rad: float) -> float:
+    return float(np.tan(np.clip(steering_angle_rad, -1.4, 1.4)) / WHEELBASE_M)
+
+
+def ackermann(speed_mps: float, acceleration_mps2: float, curvature_per_m: float) -> Ackermann:
+    return Ackermann(speed_mps, acceleration_mps2, steering_angle(curvature_per_m))
+
+
+def servo_acceleration(command: Ackermann, speed_mps: float) -> float:
+    """What the vehicle's speed servo does with a command: closes the speed error, no harder than asked."""
+    wanted = SPEED_GAIN_PER_S * (command.speed_mps - speed_mps)
+    limit = abs(command.acceleration_mps2)
+    return float(np.clip(wanted, -limit, limit)) if limit > 0 else wanted
+
+
+def pedals(acceleration_mps2: float, curvature_per_m: float) -> Pedals:
+    return Pedals(
+        throttle=float(np.clip(acceleration_mps2 / FULL_THROTTLE_MPS2, 0.0, 1.0)),
+        brake=float(np.clip(-acceleration_mps2 / FULL_BRAKE_MPS2, 0.0, 1.0)),
+        steer=float(np.clip(-steering_angle(curvature_per_m) / MAX_STEERING_ANGLE_RAD, -1.0, 1.0)),
+    )
+
+
+def from_pedals(command: Pedals) -> tuple[float, float]:
+    """(acceleration m/s², curvature 1/m) of a vehicle under these pedals."""
+    acceleration = command.throttle * FULL_THROTTLE_MPS2 - command.brake * FULL_BRAKE_MPS2
+    return acceleration, curvature(-command.steer * MAX_STEERING_ANGLE_RAD)

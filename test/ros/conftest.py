@@ -1,0 +1,91 @@
+"""Real nodes over real DDS, each test in a domain of its own on this machine."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+collect_ignore_glob = [] if importlib.util.find_spec("rclpy") else ["test_*.py"]
+
+
+@pytest.fixture
+def domain(monkeypatch):
+    """A DDS domain id nobody else uses; the process's environment points to it."""
+    from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
+
+    with own_domain() as number:
+        for name, value in dds_environment(number, PROJECT / DDS_PROFILE).items():
+            monkeypatch.setenv(name, value)
+        yield number
+
+
+class Graph:
+    """Nodes of this process and processes beside it, in one domain; spins until something is true."""
+
+    def __init__(self, domain: int):
+        from rclpy.context import Context
+        from rclpy.executors import SingleThreadedExecutor
+
+        self.context = Context()
+        self.context.init(args=[], domain_id=domain)
+        self.executor = SingleThreadedExecutor(context=self.context)
+        self.nodes, self.processes = [], []
+
+    def add(self, node):
+        self.nodes.append(node)
+        self.executor.add_node(node)
+        return node
+
+    def listener(self, name: str = "listener"):
+        from rclpy.node import Node
+
+        return self.add(Node(name, context=self.context, use_global_arguments=False))
+
+    def start(self, *command: str) -> subprocess.Popen:
+        """A python process: `-m module …` or `-c code`."""
+        process = subprocess.Popen(
+            [sys.executable, *command],
+            env=os.environ | {"PYTHONPATH": _python_path()},
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def spin_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+        """True as soon as the condition holds, False after the timeout."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            left_s = max(0.0, deadline - time.monotonic())
+            self.executor.spin_once(timeout_sec=min(0.05, left_s))
+        return True
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.communicate()
+        for node in self.nodes:
+            node.destroy_node()
+        self.executor.shutdown()
+        self.context.try_shutdown()
+
+
+def _python_path() -> str:
+    return os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@pytest.fixture
+def graph(domain):
+    graph = Graph(domain)
+    yield graph
+    graph.close()

@@ -1,0 +1,430 @@
+"""The planner node over DDS with a planner of constant velocity: life, outputs, faults, drops."""
+
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+import cv2
+import numpy as np
+import pytest
+
+pytest.importorskip("specdrive_ros.msg")
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus  # noqa: E402
+from lifecycle_msgs.msg import State, Transition  # noqa: E402
+from lifecycle_msgs.srv import ChangeState, GetState  # noqa: E402
+from nav_msgs.msg import Odometry, Path  # noqa: E402
+from rclpy.lifecycle import TransitionCallbackReturn  # noqa: E402
+from rosgraph_msgs.msg import Clock  # noqa: E402
+from sensor_msgs.msg import CompressedImage, Image  # noqa: E402
+from specdrive_ros.errors import InputError  # noqa: E402
+from specdrive_ros.msg import CycleStats, Reasoning, Trajectory  # noqa: E402
+from specdrive_ros.plan import Plan  # noqa: E402
+from specdrive_ros.ros import qos  # noqa: E402
+from specdrive_ros.ros.conversions import header, nanoseconds, stamp  # noqa: E402
+from specdrive_ros.ros.planner_node import PlannerNode  # noqa: E402
+from specdrive_ros.safety.plan_checks import violations  # noqa: E402
+from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_TIMES_S  # noqa: E402
+from std_msgs.msg import String  # noqa: E402
+
+CAMERAS = ("front", "tele")
+SPEED = 5.0
+ENDS_WITHIN_S = 5.0  # a tenth of it on a quiet machine
+FRAME_WALL_S = 0.05  # for a node in another process
+START_NS = 1000 * NANOSECONDS
+SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
+
+
+class ConstantVelocity:
+    """Plans straight on; can be told to take long, to raise or to plan nonsense."""
+
+    cameras = CAMERAS
+
+    def __init__(self):
+        self.observations = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error: Exception | None = None
+        self.offset = 0.0
+
+    def plan(self, observation) -> Plan:
+        self.observations.append(observation)
+        self.gate.wait(10.0)
+        if self.error is not None:
+            raise self.error
+        speed = observation.history.speed_mps
+        ahead = speed * WAYPOINT_TIMES_S + self.offset
+        zeros = np.zeros(64)
+        plan = Plan(
+            observation.t0_ns, "Keep going since the road is free.", (1, 2, 3),
+            np.stack([ahead, zeros, zeros], 1), zeros, np.full(64, speed), zeros, zeros, speed,
+            target_passes=3, stage_ms={"vision": 1.0},
+        )
+        return replace(plan, violations=tuple(violations(plan, observation)))
+
+
+class World:
+    """Publishes cameras at 10 Hz and odometry at 20 Hz of a car at 5 m/s, keeps what the planner says.
+
+    Time in stamps is the test's own: `advance` goes as fast as the node takes the messages.
+    """
+
+    def __init__(self, graph, node: PlannerNode | None = None, transport: str = "raw"):
+        self.graph, self.planner_node, self.transport = graph, node, transport
+        self.node = graph.listener()
+        self.now_ns = START_NS
+        self.sent = 0
+        kind, suffix = (Image, "image") if transport == "raw" else (CompressedImage, "image/compressed")
+        self.images = {
+            camera: self.node.create_publisher(kind, f"/planner/input/{camera}/{suffix}", qos.output())
+            for camera in CAMERAS
+        }
+        self.odometry = self.node.create_publisher(Odometry, "/planner/input/odometry", qos.odometry_input())
+        self.heard = {}
+        for name, kind in (("trajectory", Trajectory), ("path", Path), ("reasoning", Reasoning),
+                           ("reasoning_text", String), ("cycle_stats", CycleStats)):
+            self.hear(name, kind, f"/planner/output/{name}")
+        self.hear("diagnostics", DiagnosticArray, "/diagnostics")
+
+    def hear(self, name: str, kind: type, topic: str) -> None:
+        self.heard[name] = []
+        self.node.create_subscription(kind, topic, self.heard[name].append, qos.output())
+
+    def matched(self) -> bool:
+        return all(publisher.get_subscription_count() for publisher in (*self.images.values(), self.odometry))
+
+    def hears_all(self) -> bool:
+        return all(self.heard.values())
+
+    def advance(self, frames: int = 1) -> None:
+        """Frames of 0.1 s: two odometry messages and one image a camera each; the last at `now_ns`."""
+        for _ in range(frames):
+            for _ in range(2):
+                self.now_ns += NANOSECONDS // 20
+                self.odometry.publish(self.odometry_now())
+            for camera in CAMERAS:
+                self.images[camera].publish(self.image(camera))
+            self.let_arrive(2 + len(CAMERAS))
+
+    def let_arrive(self, messages: int) -> None:
+        if self.planner_node is None:
+            self.graph.spin_until(lambda: False, FRAME_WALL_S)
+            return
+        self.sent += messages
+        self.graph.spin_until(lambda: self.planner_node.messages_received >= self.sent, 1.0)
+
+    def odometry_now(self) -> Odometry:
+        message = Odometry(header=header(self.now_ns, "map"), child_frame_id="rear_axle")
+        message.pose.pose.position.x = SPEED * (self.now_ns - START_NS) / NANOSECONDS
+        message.pose.pose.orientation.w = 1.0
+        message.twist.twist.linear.x = SPEED
+        return message
+
+    def image(self, camera: str):
+        rgb = np.full((8, 12, 3), (200, 100, 50), np.uint8)
+        stamped = header(self.now_ns, camera)
+        if self.transport == "compressed":
+            encoded = cv2.imencode(".png", rgb[..., ::-1])[1]
+            return CompressedImage(header=stamped, format="png", data=encoded.tobytes())
+        return Image(header=stamped, height=8, width=12, encoding="rgb8", step=36, data=rgb.tobytes())
+
+    def last(self, name: str):
+        return self.heard[name][-1]
+
+    def statuses(self) -> dict[str, DiagnosticStatus]:
+        if not self.heard["diagnostics"]:
+            return {}
+        return {status.name: status for status in self.last("diagnostics").status}
+
+
+def make_planner(graph, *overrides: str, load=None) -> tuple[PlannerNode, ConstantVelocity]:
+    planner = ConstantVelocity()
+    arguments = ["--ros-args", *(part for override in overrides for part in ("-p", override))]
+    node = PlannerNode(load or (lambda settings: planner), context=graph.context, cli_args=arguments)
+    return graph.add(node), planner
+
+
+@pytest.fixture
+def running(graph):
+    """(graph, world, node, planner) active and matched."""
+    node, planner = make_planner(graph, "cycle_hz:=10")
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    world = World(graph, node)
+    assert graph.spin_until(world.matched)
+    yield graph, world, node, planner
+    planner.gate.set()
+    node.close()
+
+
+def drive_until(graph, world, condition, timeout_s: float = 10.0) -> bool:
+    """Feeds frames until the condition holds."""
+
+    def advanced() -> bool:
+        world.advance()
+        return condition()
+
+    return graph.spin_until(advanced, timeout_s)
+
+
+def test_plans_and_publishes_everything_stamped_t0(running):
+    graph, world, _, planner = running
+    assert drive_until(graph, world, world.hears_all)
+    trajectory = world.last("trajectory")
+    t0s = [observation.t0_ns for observation in planner.observations]
+    assert nanoseconds(trajectory.header.stamp) in t0s
+    assert trajectory.header.frame_id == "rear_axle" and trajectory.source == Trajectory.PLANNED
+    assert len(trajectory.points) == 64
+    assert trajectory.points[9].pose.position.x == pytest.approx(SPEED, abs=1e-6)
+    stats = world.last("cycle_stats")
+    assert stats.header.frame_id == "rear_axle" and stats.fallback_reason == CycleStats.NONE
+    assert list(stats.input_names) == ["front", "tele", "odometry"]
+    assert nanoseconds(stats.total) > 0 and nanoseconds(stats.vision) == 1_000_000
+    assert nanoseconds(stats.deadline) == 100_000_000
+    assert world.last("reasoning").tokens == 3
+    assert world.last("reasoning_text").data == "Keep going since the road is free."
+    frames = planner.observations[-1].frames
+    assert list(frames) == list(CAMERAS) and frames["front"].shape == (4, 8, 12, 3)
+    assert frames["front"][0, 0, 0].tolist() == [200, 100, 50]
+
+
+def test_compressed_images(graph):
+    node, planner = make_planner(graph, "image_transport:=compressed")
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    world = World(graph, node, "compressed")
+    assert graph.spin_until(world.matched)
+    assert drive_until(graph, world, world.hears_all)
+    assert planner.observations[-1].frames["tele"][0, 0, 0].tolist() == [200, 100, 50]
+    node.close()
+
+
+def test_latest_observation_wins_and_drops_are_counted(running):
+    graph, world, _, planner = running
+    assert drive_until(graph, world, world.hears_all)
+    planner.gate.clear()
+    seen = len(planner.observations)
+    assert drive_until(graph, world, lambda: len(planner.observations) > seen)
+    before = world.last("cycle_stats").dropped_observations
+    held = planner.observations[-1].t0_ns
+    world.advance(4)
+    newest = world.now_ns
+    stats = len(world.heard["cycle_stats"])
+    planner.gate.set()
+    assert graph.spin_until(lambda: len(world.heard["cycle_stats"]) >= stats + 2)
+    assert planner.observations[-1].t0_ns == newest
+    overtaken = round((newest - held) / (NANOSECONDS // 10)) - 1
+    assert world.last("cycle_stats").dropped_observations - before == overtaken
+    assert np.all(np.diff(planner.observations[-1].frame_stamps_ns["front"]) == NANOSECONDS // 10), (
+        "frames of dropped observations are still history"
+    )
+
+
+@pytest.mark.parametrize("fault", ["raises", "nonsense"])
+def test_a_failing_model_becomes_a_stop_with_a_reason(running, fault):
+    graph, world, _, planner = running
+    assert drive_until(graph, world, world.hears_all)
+    if fault == "raises":
+        planner.error = RuntimeError("out of luck")
+    else:
+        planner.offset = float("nan")
+    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.STOP)
+    assert graph.spin_until(lambda: world.last("cycle_stats").fallback_text, 2.0)
+    stats, points = world.last("cycle_stats"), world.last("trajectory").points
+    wanted = CycleStats.MODEL_FAILED if fault == "raises" else CycleStats.PLAN_REJECTED
+    assert stats.fallback_reason == wanted
+    assert "out of luck" in stats.fallback_text or fault == "nonsense"
+    assert points[-1].longitudinal_velocity_mps == 0.0 and points[0].longitudinal_velocity_mps > 3.0
+    assert graph.spin_until(lambda: world.statuses()["planner: cycle"].level == DiagnosticStatus.ERROR)
+    planner.error, planner.offset = None, 0.0
+    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.PLANNED)
+
+
+def test_bad_messages_are_named_in_diagnostics_and_the_node_lives(running):
+    graph, world, _, _ = running
+    assert drive_until(graph, world, world.hears_all)
+    bad = world.image("tele")
+    bad.encoding = "telepathy8"
+    world.images["tele"].publish(bad)
+    world.sent += 1
+    nan = world.odometry_now()
+    nan.pose.pose.position.x = float("nan")
+    world.odometry.publish(nan)
+    world.sent += 1
+
+    def named() -> bool:
+        statuses = world.statuses()
+        tele, odometry = statuses["planner: input tele"], statuses["planner: input odometry"]
+        return "telepathy8" in tele.message and "not finite" in odometry.message
+
+    assert graph.spin_until(named, 3.0)
+    tele = world.statuses()["planner: input tele"]
+    assert tele.level == DiagnosticStatus.WARN and tele.hardware_id
+    assert {value.key: value.value for value in tele.values}["rejected UNKNOWN_ENCODING"] == "1"
+    planned = len(world.heard["trajectory"])
+    assert drive_until(graph, world, lambda: len(world.heard["trajectory"]) > planned)
+
+
+def test_silent_inputs_are_errors_within_their_limit(graph):
+    node, _ = make_planner(graph, "camera_stale_s:=0.1", "odometry_stale_s:=10")
+    node.trigger_configure(), node.trigger_activate()
+    world = World(graph)
+    assert graph.spin_until(lambda: world.statuses().get("planner: input front") is not None)
+    assert "nothing has come" in world.statuses()["planner: input front"].message
+    assert graph.spin_until(world.matched)
+    world.advance(3)
+
+    def stale() -> bool:
+        return "limit 0.1 s" in world.statuses()["planner: input front"].message
+
+    assert graph.spin_until(stale, 3.0)
+    assert world.statuses()["planner: input front"].level == DiagnosticStatus.ERROR
+    assert world.statuses()["planner: input odometry"].level == DiagnosticStatus.OK
+    node.close()
+
+
+def test_stamps_that_go_back_start_anew(running):
+    graph, world, _, planner = running
+    assert drive_until(graph, world, world.hears_all)
+    world.now_ns = START_NS - 500 * NANOSECONDS
+    begun = world.now_ns
+    assert drive_until(graph, world, lambda: planner.observations[-1].t0_ns < START_NS)
+    assert planner.observations[-1].t0_ns - begun >= 1.5 * NANOSECONDS
+    stamps = planner.observations[-1].frame_stamps_ns["front"]
+    assert stamps.max() - stamps.min() < NANOSECONDS
+
+
+def test_only_a_clock_that_goes_back_starts_anew(graph):
+    node, planner = make_planner(graph, "use_sim_time:=true")
+    world = World(graph, node)
+    clock = world.node.create_publisher(Clock, "/clock", qos.output())
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    assert graph.spin_until(world.matched) and graph.spin_until(clock.get_subscription_count)
+    assert drive_until(graph, world, world.hears_all)
+
+    def set_clock(seconds: int) -> None:
+        clock.publish(Clock(clock=stamp(seconds * NANOSECONDS)))
+        assert graph.spin_until(lambda: node.get_clock().now().nanoseconds == seconds * NANOSECONDS)
+
+    def plans_of_next(frames: int) -> int:
+        before = len(world.heard["trajectory"])
+        for _ in range(frames):
+            world.advance()
+            graph.spin_until(lambda: planner.observations[-1].t0_ns == world.now_ns, 0.2)
+        return len(world.heard["trajectory"]) - before
+
+    set_clock(100)
+    assert plans_of_next(5) >= 4, "the first message of a clock is no jump"
+    set_clock(10)
+    assert plans_of_next(5) <= 1, "what was known belongs to another time"
+    assert plans_of_next(20) >= 4
+    node.close()
+
+
+# Life
+
+
+def test_ten_lives_back_to_back(graph):
+    node, planner = make_planner(graph)
+    world = World(graph, node)
+    for _ in range(10):
+        assert node.trigger_configure() == SUCCESS
+        assert node.trigger_activate() == SUCCESS
+        assert node.trigger_deactivate() == SUCCESS
+        assert node.trigger_cleanup() == SUCCESS
+    node.trigger_configure(), node.trigger_activate()
+    assert graph.spin_until(world.matched)
+    assert drive_until(graph, world, world.hears_all)
+    assert sum(thread.name == "planner worker" for thread in threading.enumerate()) == 1
+    assert node.trigger_shutdown() == SUCCESS
+    assert not any(thread.name == "planner worker" for thread in threading.enumerate())
+    assert planner.observations
+
+
+def test_deactivate_finishes_the_plan_in_hand(running):
+    graph, world, node, planner = running
+    assert drive_until(graph, world, world.hears_all)
+    planner.gate.clear()
+    seen = len(planner.observations)
+    assert drive_until(graph, world, lambda: len(planner.observations) > seen)
+    threading.Timer(0.2, planner.gate.set).start()
+    assert node.trigger_deactivate() == SUCCESS
+    held = planner.observations[-1].t0_ns
+    assert graph.spin_until(lambda: nanoseconds(world.last("trajectory").header.stamp) == held)
+    heard = len(world.heard["trajectory"])
+    world.planner_node = None
+    world.advance(5)
+    assert not graph.spin_until(lambda: len(world.heard["trajectory"]) > heard, 0.3)
+
+
+def test_a_failed_configure_says_why_and_can_be_tried_again(graph, capfd):
+    attempts = []
+
+    def load(settings):
+        attempts.append(settings["model"])
+        if len(attempts) == 1:
+            raise InputError("model nowhere: no such folder; should hold config.json")
+        return ConstantVelocity()
+
+    node, _ = make_planner(graph, load=load)
+    world = World(graph)
+    client = world.node.create_client(ChangeState, "/planner/change_state")
+    ask_state = world.node.create_client(GetState, "/planner/get_state")
+    assert graph.spin_until(client.service_is_ready) and graph.spin_until(ask_state.service_is_ready)
+
+    def configure() -> bool:
+        request = ChangeState.Request(transition=Transition(id=Transition.TRANSITION_CONFIGURE))
+        future = client.call_async(request)
+        assert graph.spin_until(future.done)
+        return future.result().success
+
+    def state() -> int:
+        future = ask_state.call_async(GetState.Request())
+        assert graph.spin_until(future.done)
+        return future.result().current_state.id
+
+    configure()
+    assert state() == State.PRIMARY_STATE_UNCONFIGURED
+    assert graph.spin_until(lambda: "planner: model" in world.statuses())
+    status = world.statuses()["planner: model"]
+    assert status.level == DiagnosticStatus.ERROR and "no such folder" in status.message
+    assert "Traceback" in capfd.readouterr().err
+    assert configure()
+    assert state() == State.PRIMARY_STATE_INACTIVE
+
+
+def test_wrong_cameras_are_refused_with_the_right_ones(graph, capfd):
+    node, _ = make_planner(graph, 'cameras:=["front","rear"]')
+    assert node.trigger_configure() == FAILURE
+    assert "this model was made for front, tele" in capfd.readouterr().err
+
+
+def test_illegal_moves_change_nothing(graph):
+    node, _ = make_planner(graph)
+    assert node.trigger_activate() == TransitionCallbackReturn.ERROR
+    assert node.trigger_configure() == SUCCESS
+    assert node.trigger_configure() == TransitionCallbackReturn.ERROR
+    assert node.trigger_activate() == SUCCESS
+    node.close()
+
+
+PROCESS = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_planner_node import ConstantVelocity
+from specdrive_ros.ros.planner_node import PlannerNode
+from specdrive_ros.ros.run_node import run_node
+arguments = ["--ros-args", "-p", "autostart:=true"]
+sys.exit(run_node(lambda: PlannerNode(lambda settings: ConstantVelocity()), arguments, PlannerNode.autostart))
+"""
+
+
+def test_as_a_process_it_starts_itself_and_ends_within_a_second(graph):
+    process = graph.start("-c", PROCESS.format(folder=str(FilePath(__file__).parent)))
+    world = World(graph)
+    assert graph.spin_until(world.matched)
+    assert drive_until(graph, world, world.hears_all)
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    assert graph.spin_until(lambda: process.poll() is not None, 2 * ENDS_WITHIN_S)
+    assert time.monotonic() - begun < ENDS_WITHIN_S and process.returncode == 0
+    assert "Traceback" not in process.stdout.read()
