@@ -7,7 +7,7 @@ from pathlib import Path
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
 
-EXAMPLE = "example: specdrive data generate --out data/mini --episodes 1000"
+EXAMPLE = "example: specdrive data generate --out data/mini --episodes 4000"
 
 
 def add_arguments(parser):
@@ -15,8 +15,8 @@ def add_arguments(parser):
     actions = parser.add_subparsers(dest="action", required=True, metavar="generate")
     generate = actions.add_parser("generate", help="drive the expert through random worlds and record it", epilog=EXAMPLE)
     generate.add_argument("--out", type=Path, default=Path("data/mini"), help="folder for train/ and validation/ (default %(default)s)")
-    generate.add_argument("--episodes", type=int, default=1000, help="training episodes of 6.5 s (default %(default)s)")
-    generate.add_argument("--validation-episodes", type=int, default=64, help="held-out episodes (default %(default)s)")
+    generate.add_argument("--episodes", type=int, default=4000, help="training episodes of 1.6 s, each in a world of its own (default %(default)s)")
+    generate.add_argument("--validation-episodes", type=int, default=256, help="held-out episodes (default %(default)s)")
     generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
 
@@ -51,7 +51,7 @@ def missing_shards(args) -> list[tuple[Path, int, int]]:
     return jobs
 
 
-EPISODES_PER_SHARD = 8
+EPISODES_PER_SHARD = 32
 
 
 def record_shard(path: Path, shard: int, seed_base: int) -> int:

@@ -1,0 +1,29 @@
+"""The commands there are: names, one line of help, and what has to be installed for each.
+
+Knows nothing of what they do. Standard library only: `specdrive` reads this table before anything is
+installed. The module of command `x` is `specdrive_ros.cli.x`.
+"""
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One subcommand.
+
+    help:  one line for `specdrive --help`.
+    extra: the optional requirements of pyproject.toml it needs beyond driving, "" for none.
+    """
+
+    help: str
+    extra: str = ""
+
+
+COMMANDS = {
+    "drive": Command("drive the embedded world in closed loop, camera in, reasoning and trajectory out"),
+    "replay": Command("plan over recorded bags, offline and deterministic"),
+    "test": Command("pass the tests", extra="test"),
+    "data": Command("make training data in the embedded world", extra="train"),
+    "train": Command("train the target", extra="train"),
+    "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
+    "golden": Command("compare this implementation with reference numbers", extra="train"),
+}

@@ -1,0 +1,162 @@
+"""Small inline SVG plots: latency bars, a line over time, a bird's-eye view.
+
+Colours come from the page (CSS classes and variables), so the plots follow its light or dark theme.
+Knows nothing of plans or summaries; every function returns one `<svg>` element as text.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+CAR_LENGTH_M, CAR_WIDTH_M, REAR_OVERHANG_M = 4.6, 1.9, 0.9
+BIRDS_EYE_ASPECT, BEHIND_M = 0.5, 4.0
+
+
+def svg(width: float, height: float, parts: Sequence[str], label: str, css_class: str = "plot") -> str:
+    """One figure that scales with the page; `label` is what a screen reader says."""
+    return (
+        f'<svg class="{css_class}" viewBox="0 0 {_n(width)} {_n(height)}" role="img" '
+        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
+    )
+
+
+def latency_bars(rows: Sequence[tuple[str, dict[str, float]]], deadline_ms: float) -> str:
+    """Horizontal bars: solid to the median, pale to p99, a tick at the maximum.
+
+    rows: (stage, {"median", "p90", "p99", "max"} in ms). The axis ends at the largest p99 or the deadline;
+    a maximum beyond it is an arrow at the edge.
+    """
+    left, right, row_height, width = 60, 190, 24, 640
+    limit_ms = 1.05 * max([deadline_ms] + [row["p99"] for _, row in rows])
+    scale = (width - left - right) / limit_ms
+    parts = [
+        _latency_row(stage, row, left, 4 + index * row_height, scale, width - right)
+        for index, (stage, row) in enumerate(rows)
+    ]
+    height = 4 + row_height * len(rows)
+    x = left + deadline_ms * scale
+    parts.append(f'<line class="deadline" x1="{_n(x)}" x2="{_n(x)}" y1="0" y2="{height}"/>')
+    parts.append(_text(x, height + 14, f"deadline {deadline_ms:g} ms", "middle"))
+    return svg(width, height + 22, parts, "Latency per stage, milliseconds")
+
+
+def _latency_row(stage: str, row: dict, left: float, y: float, scale: float, edge: float) -> str:
+    median, p99 = row["median"] * scale, row["p99"] * scale
+    beyond = left + row["max"] * scale > edge
+    tick_x = min(left + row["max"] * scale, edge)
+    tick = (
+        f'<path class="maximum" d="M{_n(tick_x - 4)} {_n(y + 4)}l5 5l-5 5"/>'
+        if beyond
+        else f'<path class="maximum" d="M{_n(tick_x)} {_n(y + 3)}v12"/>'
+    )
+    numbers = f"{_ms(row['median'])} · p99 {_ms(row['p99'])} · max {_ms(row['max'])}"
+    return (
+        _text(left - 8, y + 13, stage, "end")
+        + f'<rect class="pale" x="{left}" y="{_n(y + 2)}" width="{_n(p99)}" height="14"/>'
+        + f'<rect class="solid" x="{left}" y="{_n(y + 2)}" width="{_n(max(median, 0.5))}" height="14"/>'
+        + tick
+        + _text(edge + 8, y + 13, numbers, "start")
+    )
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def line_over_time(
+    times_s: np.ndarray, values: np.ndarray, unit: str, marks_s: Sequence[float] = ()
+) -> str:
+    """A line with its axes; `marks_s` are instants worth a tick (the reasoning changed).
+
+    The vertical line of class `cursor` is for the page's script to move; `data-x` of the figure has the
+    mapping from seconds to its coordinates as "offset scale".
+    """
+    left, right, top, bottom, width, height = 36, 8, 8, 20, 1100, 150
+    start, end = float(times_s[0]), max(float(times_s[-1]), float(times_s[0]) + 0.1)
+    lowest, highest = min(0.0, float(values.min())), max(1.0, float(values.max()) * 1.1)
+    x_scale = (width - left - right) / (end - start)
+    y_scale = (height - top - bottom) / (highest - lowest)
+    x = left + (times_s - start) * x_scale
+    y = height - bottom - (values - lowest) * y_scale
+    parts = []
+    for value in _ticks(lowest, highest, 4):
+        at = height - bottom - (value - lowest) * y_scale
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{_n(at)}" y2="{_n(at)}"/>')
+        parts.append(_text(left - 6, at + 4, f"{value:g}", "end"))
+    for value in _ticks(start, end, 12):
+        parts.append(_text(left + (value - start) * x_scale, height - 5, f"{value:g} s", "middle"))
+    for mark in marks_s:
+        at = left + (mark - start) * x_scale
+        parts.append(f'<path class="mark" d="M{_n(at)} {height - bottom}v-7"/>')
+    parts.append(f'<polyline class="driven" points="{_points(x, y)}"/>')
+    parts.append(f'<line class="cursor" x1="-9" x2="-9" y1="{top}" y2="{height - bottom}"/>')
+    parts.append(_text(left + 4, top + 8, unit, "start"))
+    figure = svg(width, height, parts, f"Over time, {unit}", "plot timeline")
+    return figure.replace("<svg ", f'<svg data-x="{_n(left - start * x_scale)} {_n(x_scale, 4)}" ', 1)
+
+
+def birds_eye_range(paths: Sequence[np.ndarray]) -> float:
+    """How far ahead views must look for all these paths ([n, 2+] metres in the ego frame) to fit."""
+    points = np.vstack([np.zeros((1, 2)), *(path[:, :2] for path in paths)])
+    points = np.abs(points[np.isfinite(points).all(1)])
+    farthest, widest = points.max(0)
+    needed = max(farthest + 3.0, (widest + 1.5) * 2 / BIRDS_EYE_ASPECT - BEHIND_M)
+    return float(np.clip(needed, 25.0, 150.0))
+
+
+def birds_eye(plan_xy: np.ndarray, driven_xy: np.ndarray | None, ahead_m: float, dots: np.ndarray) -> str:
+    """From above, driving direction up: the plan, what was then driven, the ego car, a 10 m grid.
+
+    plan_xy, driven_xy: [n, 2] metres in the ego frame at t0 (x forward, y left).
+    dots: rows of the plan to mark (each full second).
+    """
+    height = ahead_m + BEHIND_M
+    width = BIRDS_EYE_ASPECT * height
+    side_m = width / 2
+    parts = []
+    for metres in np.arange(0, ahead_m + 0.1, 10.0):
+        y = ahead_m - metres
+        parts.append(f'<line class="grid" x1="0" x2="{_n(width)}" y1="{_n(y)}" y2="{_n(y)}"/>')
+        if metres % (10 if ahead_m < 60 else 20) == 0 and metres:
+            parts.append(
+                f'<text x="0.4" y="{_n(y - 0.5)}" style="font-size:{_n(height / 34)}px">{metres:g} m</text>'
+            )
+    parts.append(
+        f'<rect class="ego" x="{_n(side_m - CAR_WIDTH_M / 2)}" width="{CAR_WIDTH_M}" '
+        f'y="{_n(ahead_m - CAR_LENGTH_M + REAR_OVERHANG_M)}" height="{CAR_LENGTH_M}" rx="0.6"/>'
+    )
+    from_ego = np.vstack([np.zeros((1, 2)), plan_xy])
+    parts.append(f'<polyline class="plan" points="{_seen_from_above(from_ego, ahead_m, side_m)}"/>')
+    for x, y in plan_xy[dots]:
+        parts.append(
+            f'<circle class="dot" cx="{_n(side_m - y)}" cy="{_n(ahead_m - x)}" r="{_n(height / 90)}"/>'
+        )
+    if driven_xy is not None and len(driven_xy) > 1:
+        parts.append(f'<polyline class="driven" points="{_seen_from_above(driven_xy, ahead_m, side_m)}"/>')
+    return svg(width, height, parts, "Bird's-eye view of the plan and what was driven", "plot birdseye")
+
+
+def _seen_from_above(xy: np.ndarray, ahead_m: float, side_m: float) -> str:
+    return _points(side_m - xy[:, 1], ahead_m - xy[:, 0])
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> str:
+    return " ".join(f"{_n(px)},{_n(py)}" for px, py in zip(x, y, strict=True) if np.isfinite(px + py))
+
+
+def _ticks(lowest: float, highest: float, about: int) -> np.ndarray:
+    """Round numbers, about that many, within the range."""
+    raw = (highest - lowest) / about
+    magnitude = 10.0 ** np.floor(np.log10(raw))
+    step = magnitude * next(factor for factor in (1, 2, 5, 10) if factor * magnitude >= raw * 0.999)
+    ticks = np.arange(np.ceil(lowest / step), np.floor(highest / step) + 0.5) * step
+    return np.round(ticks, 6) + 0.0
+
+
+def _text(x: float, y: float, content: str, anchor: str) -> str:
+    return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(content)}</text>'
+
+
+def _n(value: float, digits: int = 1) -> str:
+    return f"{float(value):.{digits}f}".rstrip("0").rstrip(".")

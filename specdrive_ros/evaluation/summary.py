@@ -1,0 +1,223 @@
+"""summary.json: the numbers of a drive or a replay, as `CONTRACT` fixes them.
+
+Builds each part of the document from plain rows, checks the whole against the table of names and
+types below, and writes it. Knows nothing of where the rows came from.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from specdrive_ros.errors import InputError, WorkFailed
+from specdrive_ros.plan import Plan
+
+VERSION = 1
+LATENCY_STAGES = (
+    "total",
+    "wait",
+    "decode",
+    "vision",
+    "prefill",
+    "draft",
+    "verify",
+    "action",
+    "check",
+    "publish",
+)
+OUTCOMES = ("success", "collision", "red_light", "off_road", "timeout")
+ERROR_HORIZONS = ("1s", "3s", "6.4s")
+
+_COUNT, _NUMBER, _TEXT = "a count (integer, 0 or more)", "a number", "text"
+_NUMBER_OR_NULL = "a number, or null where nothing could be judged"
+_LATENCY = {"median": _NUMBER, "p90": _NUMBER, "p99": _NUMBER, "max": _NUMBER}
+_HORIZONS = {horizon: _NUMBER_OR_NULL for horizon in ERROR_HORIZONS}
+REQUIRED_PARTS = {
+    "version": _COUNT,
+    "model": _TEXT,
+    "runtime": _TEXT,
+    "draft": _TEXT,
+    "seed": _COUNT,
+    "cycles": {
+        "observed": _COUNT,
+        "planned": _COUNT,
+        "late": _COUNT,
+        "fallback": {"republished": _COUNT, "stop": _COUNT},
+        "dropped": _COUNT,
+    },
+    "latency_ms": {stage: _LATENCY for stage in LATENCY_STAGES},
+    "reasoning": {
+        "tokens": _COUNT,
+        "target_passes": _COUNT,
+        "accepted_length": _NUMBER,
+        "routine_share": _NUMBER,
+        "truncated": _COUNT,
+    },
+    "inputs": {"frames": _COUNT, "odometry": _COUNT, "rejected": {}},
+}
+SCENARIO_PART = {"name": _TEXT, "seed": _COUNT, "outcome": _TEXT, "distance_m": _NUMBER, "why": _TEXT}
+TRAJECTORY_PART = {
+    "ade_m": _HORIZONS,
+    "fde_m": _HORIZONS,
+    "constant_velocity_ade_m": _HORIZONS,
+    "evaluated": _COUNT,
+}
+
+
+def latency_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Quantiles per stage.
+
+    rows: one mapping a cycle, stage of `LATENCY_STAGES` -> milliseconds. A stage that a cycle did not
+    have is left out of that stage's quantiles; a stage that no cycle had is all zero.
+    """
+    return {stage: _quantiles([row[stage] for row in rows if stage in row]) for stage in LATENCY_STAGES}
+
+
+def _quantiles(values_ms: Sequence[float]) -> dict[str, float]:
+    values = np.asarray(values_ms if len(values_ms) else [0.0], np.float64)
+    median, p90, p99 = np.percentile(values, [50, 90, 99])
+    quantiles = {"median": median, "p90": p90, "p99": p99, "max": values.max()}
+    return {name: round(float(value), 3) for name, value in quantiles.items()}
+
+
+def reasoning_summary(plans: Iterable[Plan]) -> dict[str, float]:
+    """Accepted length L = tokens / target passes (1.0 in plain decoding); routine share (L - 1) / L."""
+    plans = list(plans)
+    tokens = sum(len(plan.token_ids) for plan in plans)
+    passes = sum(plan.target_passes for plan in plans)
+    accepted_length = tokens / passes if passes else 1.0
+    return {
+        "tokens": tokens,
+        "target_passes": passes,
+        "accepted_length": round(accepted_length, 4),
+        "routine_share": round(max(0.0, 1.0 - 1.0 / accepted_length), 4) if tokens else 0.0,
+        "truncated": sum(plan.truncated for plan in plans),
+    }
+
+
+def cycles_summary(
+    *, observed: int, planned: int, late: int = 0, republished: int = 0, stop: int = 0, dropped: int = 0
+) -> dict:
+    """Counts of cycles: `observed` complete observations, of which `planned` became the model's plan."""
+    return {
+        "observed": observed,
+        "planned": planned,
+        "late": late,
+        "fallback": {"republished": republished, "stop": stop},
+        "dropped": dropped,
+    }
+
+
+def inputs_summary(*, frames: int, odometry: int, rejected: Mapping[str, int] | None = None) -> dict:
+    """Counts of messages in; `rejected` maps a reason to how many were refused for it."""
+    return {"frames": frames, "odometry": odometry, "rejected": dict(sorted((rejected or {}).items()))}
+
+
+def build_summary(
+    *,
+    model: str,
+    runtime: str,
+    draft: str,
+    seed: int,
+    cycles: dict,
+    latency_ms: dict,
+    reasoning: dict,
+    inputs: dict,
+    scenarios: list[dict] | None = None,
+    trajectory: dict | None = None,
+) -> dict:
+    """The document in the contract's order. `scenarios` in a drive, `trajectory` in a replay."""
+    summary = {
+        "version": VERSION,
+        "model": model,
+        "runtime": runtime,
+        "draft": draft,
+        "seed": seed,
+        "cycles": cycles,
+        "latency_ms": latency_ms,
+        "reasoning": reasoning,
+    }
+    if scenarios is not None:
+        summary["scenarios"] = scenarios
+    if trajectory is not None:
+        summary["trajectory"] = trajectory
+    summary["inputs"] = inputs
+    return summary
+
+
+def validate_summary(summary: Mapping) -> None:
+    """Raises WorkFailed that names the first key which is missing or of the wrong type or value."""
+    _check(summary, REQUIRED_PARTS, "summary")
+    if summary["version"] != VERSION:
+        raise WorkFailed(f"summary.version: {summary['version']}; this program writes {VERSION}")
+    for reason, count in summary["inputs"]["rejected"].items():
+        _check(count, _COUNT, f"summary.inputs.rejected[{reason!r}]")
+    for index, scenario in enumerate(summary.get("scenarios", ())):
+        _check(scenario, SCENARIO_PART, f"summary.scenarios[{index}]")
+        _check_outcome(scenario["outcome"], f"summary.scenarios[{index}].outcome")
+    if "trajectory" in summary:
+        _check(summary["trajectory"], TRAJECTORY_PART, "summary.trajectory")
+
+
+def _check_outcome(outcome: str, where: str) -> None:
+    if outcome not in OUTCOMES:
+        raise WorkFailed(f"{where}: {outcome!r}; should be one of {', '.join(OUTCOMES)}")
+
+
+def _check(value, rule, where: str) -> None:
+    if isinstance(rule, dict):
+        _check_mapping(value, rule, where)
+    elif not _fits(value, rule):
+        raise WorkFailed(f"{where}: {value!r}; should be {rule}")
+
+
+def _check_mapping(value, rules: dict, where: str) -> None:
+    if not isinstance(value, Mapping):
+        raise WorkFailed(f"{where}: {value!r}; should be an object")
+    for name, rule in rules.items():
+        if name not in value:
+            raise WorkFailed(f"{where}.{name}: missing")
+        _check(value[name], rule, f"{where}.{name}")
+
+
+def _fits(value, rule: str) -> bool:
+    if isinstance(value, bool):
+        return False
+    if rule == _TEXT:
+        return isinstance(value, str)
+    if rule == _COUNT:
+        return isinstance(value, int) and value >= 0
+    if rule == _NUMBER_OR_NULL and value is None:
+        return True
+    return isinstance(value, (int, float)) and bool(np.isfinite(value))
+
+
+def summary_text(summary: Mapping) -> str:
+    """JSON with the contract's order of keys; the same numbers always give the same bytes."""
+    validate_summary(summary)
+    return json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_summary(path: Path, summary: Mapping) -> None:
+    """Checks the document, then replaces `path` at once, so that no reader sees half of it."""
+    text = summary_text(summary)
+    path = Path(path)
+    beside = path.with_name(path.name + ".partial")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def prepare_out_folder(folder: Path) -> Path:
+    """Makes the folder and proves that files can be written there. Raises InputError where not."""
+    folder = Path(folder)
+    probe = folder / ".specdrive-write-test"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot write to --out {folder}: {error.strerror or error}; name a folder you may write to"
+        ) from error
+    return folder
