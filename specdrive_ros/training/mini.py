@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from specdrive_ros.errors import InputError
 from specdrive_ros.target.checkpoint import save_target
-from specdrive_ros.target.config import (HistoryTokenizerConfig, TargetConfig, VocabularyConfig, mini_config,
-                                          write_configs)
+from specdrive_ros.target.config import TargetConfig, mini_config
 from specdrive_ros.target.network import AlpamayoTarget
-from specdrive_ros.target.prompt import INSTRUCTION, SYSTEM
+from specdrive_ros.target.prompt import SYSTEM_TEXT, USER_TEXT
+from specdrive_ros.target.released_layout import write_configs
 from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
@@ -30,15 +30,15 @@ def new_checkpoint_folder(folder: Path, shards: list[Shard]) -> TargetConfig:
     """Tokenizer and configs of a mini that was never trained, in the released layout. Keeps an existing one."""
     if not (folder / "config.json").exists():
         texts = [words["text"] for shard in shards for words in shard.words]
-        base = train_base_tokenizer([SYSTEM, INSTRUCTION, "system\n", "user\n", "assistant\n", *texts])
+        base = train_base_tokenizer([SYSTEM_TEXT, USER_TEXT, "system\n", "user\n", "assistant\n", *texts])
         (folder / "backbone").mkdir(parents=True, exist_ok=True)
         base.save(str(folder / "backbone" / "tokenizer.json"))
         base_size = base.get_vocab_size()
         base_ids = {token: base.token_to_id(token) for token in BASE_TOKENS}
-        tokenizer = TargetTokenizer(base, VocabularyConfig(base_size).traj_vocab_size, HistoryTokenizerConfig())
+        tokenizer = TargetTokenizer(base)
         tokenizer.save(folder / "tokenizer.json")
         config = mini_config(tokenizer.size, base_size)
-        write_configs(folder, config, tokenizer.trajectory_ids(), base_size, base_ids)
+        write_configs(folder, config, tokenizer.trajectory_ids, base_size, base_ids)
     return TargetConfig.load(folder)
 
 

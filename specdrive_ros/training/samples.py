@@ -4,15 +4,16 @@ Every prompt of one camera set has the same layout, only the history tokens and 
 batch shares its position ids. Knows the scenes on disk and the tokenizer; knows no network.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from specdrive_ros.shapes import FRAMES_PER_CAMERA
 from specdrive_ros.target.config import TargetConfig
-from specdrive_ros.target.prompt import Prompt, build_prompt, placeholder_ids
+from specdrive_ros.target.prompt import Prompt, build_prompt
 from specdrive_ros.target.tokens import TargetTokenizer
-from specdrive_ros.target.unicycle import fit_action, normalize, speed_at_t0
+from specdrive_ros.target.unicycle import trajectory_to_action
 from specdrive_ros.training.scenes import Shard, planar_poses
 
 
@@ -31,7 +32,7 @@ class Batch:
 
     token_ids [B, T+R]; weights [B, R] and is_visual [B, R] of the reasoning tokens; lengths [B] real reasoning
     tokens, the closing ones included; frame_rows [B, A] rows of the feature cache; action [B, 64, 2] normalised;
-    v0 [B] m/s; future [B, 64, 3] x, y, yaw; speed [B] m/s at t0.
+    v0 [B] m/s; future [B, 64, 3] x, y, yaw.
     """
 
     token_ids: np.ndarray
@@ -42,7 +43,6 @@ class Batch:
     action: np.ndarray
     v0: np.ndarray
     future: np.ndarray
-    families: list[str]
 
 
 class SampleSet:
@@ -52,7 +52,7 @@ class SampleSet:
                  weights: WordWeights = WordWeights()):
         self.config, self.tokenizer, self.word_weights = config, tokenizer, weights
         self.prompt: Prompt | None = None
-        prompts, reasonings, rows, actions, v0s, futures, self.families, self.texts = [], [], [], [], [], [], [], []
+        prompts, reasonings, rows, actions, v0s, futures, events = [], [], [], [], [], [], []
         first_frame = 0
         for shard in shards:
             for index, frame in enumerate(shard.sample_frame):
@@ -61,40 +61,43 @@ class SampleSet:
                 words = shard.words[index]
                 reasonings.append(self._reasoning(words["text"], shard.sample_spans[index]))
                 rows.append(first_frame + frame - np.arange(FRAMES_PER_CAMERA)[::-1])
-                action, v0 = trajectory_to_normalised_action(config, xyz, rotation, shard.sample_future[index])
-                actions.append(action)
-                v0s.append(v0)
+                fit = trajectory_to_action(config.action_space, xyz, rotation, *planar_poses(shard.sample_future[index]))
+                actions.append(fit.action)
+                v0s.append(fit.v0)
                 futures.append(shard.sample_future[index])
-                self.families.append(words["family"])
-                self.texts.append(words["text"])
+                events.append((words["decision"], words["cause"]))
             first_frame += len(shard.scene)
         self.prompt_ids, self.frame_rows = np.stack(prompts), np.stack(rows)
         self.reasonings, self.actions = reasonings, np.stack(actions).astype(np.float32)
         self.v0s, self.futures = np.array(v0s, np.float32), np.stack(futures)
+        self._cumulative = np.cumsum(rare_event_weights(events))
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.reasonings)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Batch:
+        """A random batch in which rare decisions and causes get their share."""
+        return self.batch(np.searchsorted(self._cumulative, rng.random(count) * self._cumulative[-1]))
 
     def _prompt_ids(self, grids: np.ndarray, xyz: np.ndarray) -> np.ndarray:
         if self.prompt is None:
             self.prompt = build_prompt(self.config, self.tokenizer, grids, xyz)
-            self._history_columns = np.flatnonzero(
-                placeholder_ids(self.config, self.tokenizer, grids) == self.tokenizer.ids["traj_history"])
+            self._history_columns = np.flatnonzero(self.tokenizer.is_history_token(self.prompt.token_ids))
         ids = self.prompt.token_ids.copy()
         ids[self._history_columns] = self.tokenizer.history_tokens(xyz)
         return ids
 
     def _reasoning(self, text: str, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Token ids with the two closing tokens, and which of them overlap a visual span."""
-        words = self.tokenizer.tokenizer.encode(text, add_special_tokens=False)
+        ids, offsets = self.tokenizer.encode_with_offsets(text)
         visual = [any(start < end_of_word and start_of_word < end for start, end in spans if start >= 0)
-                  for start_of_word, end_of_word in words.offsets]
-        closing = [self.tokenizer.ids["cot_end"], self.tokenizer.ids["traj_future_start"]]
-        return np.array([*words.ids, *closing]), np.array([*visual, False, False])
+                  for start_of_word, end_of_word in offsets]
+        closing = [self.tokenizer.cot_end, self.tokenizer.traj_future_start]
+        return np.array([*ids, *closing]), np.array([*visual, False, False])
 
     def batch(self, indices: np.ndarray) -> Batch:
         longest = max(len(self.reasonings[i][0]) for i in indices)
-        ids = np.full((len(indices), longest), self.tokenizer.ids["cot_end"])
+        ids = np.full((len(indices), longest), self.tokenizer.cot_end)
         weights, is_visual = np.zeros((len(indices), longest), np.float32), np.zeros((len(indices), longest), bool)
         lengths = np.zeros(len(indices), np.int64)
         for row, index in enumerate(indices):
@@ -104,13 +107,10 @@ class SampleSet:
             weights[row, :n] = np.where(visual, self.word_weights.visual, self.word_weights.template)
             weights[row, n - 2:n] = self.word_weights.closing
         return Batch(np.concatenate([self.prompt_ids[indices], ids], axis=1), weights, is_visual, lengths,
-                     self.frame_rows[indices], self.actions[indices], self.v0s[indices], self.futures[indices],
-                     [self.families[i] for i in indices])
+                     self.frame_rows[indices], self.actions[indices], self.v0s[indices], self.futures[indices])
 
 
-def trajectory_to_normalised_action(config: TargetConfig, history_xyz: np.ndarray, history_rotation: np.ndarray,
-                                    future: np.ndarray) -> tuple[np.ndarray, float]:
-    """future [64, 3] x, y, yaw -> ([64, 2] normalised action, v0 m/s)."""
-    v0 = speed_at_t0(history_xyz, history_rotation, config.action_space)
-    fit = fit_action(*planar_poses(future), v0, config.action_space)
-    return normalize(fit.action, config.action_space), float(v0)
+def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
+    """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches."""
+    counts = Counter(events)
+    return np.array([counts[event] ** -0.5 for event in events])

@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 
 from specdrive_ros.errors import InputError
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
+from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.sim.world import Command, EgoState, World
@@ -33,7 +34,8 @@ MAX_SPANS = 8
 
 @dataclass(frozen=True)
 class EpisodePlan:
-    """How an episode is recorded.
+    """How an episode is recorded: many worlds and few frames of each. (With 65 frames from each of 1,000 worlds
+    vision learnt worlds by heart: the lead's colour 86 % right in training, 57 % in worlds held out.)
 
     lead_in_s:    the world runs this long (drawn between the two) before the first frame, poses only
     seconds:      rendered length, s
@@ -41,9 +43,9 @@ class EpisodePlan:
     disturbed:    share of episodes in which the expert's hand is pushed now and then
     """
 
-    lead_in_s: tuple[float, float] = (1.5, 12.0)
-    seconds: float = 6.5
-    sample_step: int = 2
+    lead_in_s: tuple[float, float] = (1.5, 14.0)
+    seconds: float = 1.6
+    sample_step: int = 5
     disturbed: float = 0.7
 
 
@@ -105,7 +107,7 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
         poses.append((world.ego.x, world.ego.y, world.ego.yaw))
         label = world.label()
         if index >= lead_in:
-            frames.append(world.render(CAMERA))
+            frames.append(render(world, CAMERA))
             scene.append([label.scene[name] for name in SCENE_LABELS])
         if index >= first_sample and (index - first_sample) % plan.sample_step == 0:
             samples.append({"frame": len(frames) - 1, "future": expert_future(world),

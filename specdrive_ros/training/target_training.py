@@ -16,7 +16,7 @@ from torch import nn
 from specdrive_ros.shapes import FUTURE_WAYPOINTS, WAYPOINT_TIMES_S
 from specdrive_ros.target.network import AlpamayoTarget, TextOutput
 from specdrive_ros.target.pixels import patchify
-from specdrive_ros.target.unicycle import denormalize, roll_out
+from specdrive_ros.target.unicycle import action_to_trajectory
 from specdrive_ros.training.samples import Batch, SampleSet
 from specdrive_ros.training.scenes import Shard
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
@@ -30,6 +30,7 @@ class ReasoningTraining:
     steps: int = 3000
     batch: int = 16
     learning_rate: float = 8e-4
+    warmup: int = 100
     weight_decay: float = 0.02
     flow_weight: float = 1.0
     draws: int = 2
@@ -225,12 +226,12 @@ def train_reasoning(target: AlpamayoTarget, train: SampleSet, train_features: to
 
 
 def reasoning_step(model, optimizer, accelerator, train, cached, settings, step, rng) -> dict[str, float]:
-    batch = tensors(train.batch(rng.integers(len(train), size=settings.batch)), cached, accelerator.device)
+    batch = tensors(train.draw(rng, settings.batch), cached, accelerator.device)
     torch.manual_seed(int(rng.integers(2**62)))  # feature noise, flow times and flow noise follow from (seed, step)
     features = batch["features"].float()
     batch["features"] = features + settings.feature_noise * torch.randn_like(features)
     for group in optimizer.param_groups:
-        group["lr"] = cosine_rate(step, settings.steps, settings.learning_rate)
+        group["lr"] = cosine_rate(step, settings.steps, settings.learning_rate, settings.warmup)
     losses = model(batch)
     descend(accelerator, model, optimizer, losses["text"] + settings.flow_weight * losses["flow"])
     return {name: float(losses[name].detach()) for name in ("text", "flow")}
@@ -262,8 +263,7 @@ def sampled_trajectory(stage: ReasoningStage, batch: Batch, data: dict[str, torc
     positions, visible = stage.waypoints(data["lengths"], data["token_ids"].shape[1])
     noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=torch.Generator().manual_seed(0))
     action = stage.target.sample(noise, output.key_values, positions, visible).numpy()
-    space = stage.target.config.action_space
-    return roll_out(denormalize(action, space), batch.v0, space).xyz[..., :2]
+    return action_to_trajectory(stage.target.config.action_space, action, batch.v0).xyz[..., :2]
 
 
 def constant_velocity(batch: Batch) -> np.ndarray:

@@ -1,0 +1,49 @@
+"""The model that ships: it loads, it plans better than a blind guess, and it looks at the light."""
+
+import numpy as np
+import pytest
+
+from specdrive_ros.cycle import Planner
+from specdrive_ros.evaluation.light_flip import light_flips
+from specdrive_ros.observation.observation import EgoHistory, Observation
+from specdrive_ros.shapes import FRAMES_PER_CAMERA, NANOSECONDS, WAYPOINT_TIMES_S
+from specdrive_ros.sim.scenario import FAMILIES
+from specdrive_ros.training.scenes import EpisodePlan, planar_poses, record_episode
+
+HELD_OUT_SEEDS = range(700, 703)
+THREE_SECONDS = 30  # waypoints
+
+
+@pytest.fixture(scope="module")
+def planner():
+    return Planner.load("mini")
+
+
+def observations():
+    """(observation, the expert's own future [64, 3]) of held-out worlds of every family."""
+    for family in FAMILIES:
+        for seed in HELD_OUT_SEEDS:
+            episode = record_episode(family, seed, EpisodePlan(lead_in_s=(3.0, 9.0), seconds=0.4))
+            stamps = {"rgb_front": np.arange(FRAMES_PER_CAMERA) * NANOSECONDS // 10}
+            for sample in episode["samples"]:
+                history = EgoHistory(*planar_poses(sample["history"]), sample["speed"])
+                frames = {"rgb_front": np.stack(episode["frames"][-FRAMES_PER_CAMERA:])}
+                yield Observation(int(stamps["rgb_front"][-1]), frames, stamps, history), sample["future"]
+
+
+def test_plans_beat_constant_velocity_on_worlds_never_seen(planner):
+    errors, blind = [], []
+    for observation, future in observations():
+        plan = planner.plan(observation)
+        straight = np.outer(WAYPOINT_TIMES_S, [observation.history.speed_mps, 0.0])
+        errors.append(np.linalg.norm(plan.xyz[:THREE_SECONDS, :2] - future[:THREE_SECONDS, :2], axis=1).mean())
+        blind.append(np.linalg.norm(straight[:THREE_SECONDS] - future[:THREE_SECONDS, :2], axis=1).mean())
+        assert plan.reasoning and not plan.truncated
+    assert len(errors) >= 8
+    assert np.mean(errors) < 0.6 * np.mean(blind), f"ADE 3 s {np.mean(errors):.2f} m against {np.mean(blind):.2f} m"
+
+
+def test_the_colour_of_the_light_alone_changes_reasoning_and_plan(planner):
+    flips = light_flips(planner, cases=10, first_seed=500)
+    assert sum(flip.text_follows for flip in flips) >= 8, [(f.colour, f.reasoning, f.reasoning_flipped) for f in flips]
+    assert sum(flip.plan_follows for flip in flips) >= 8, [(f.colour, f.distance_m, f.distance_flipped_m) for f in flips]

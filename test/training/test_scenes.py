@@ -1,0 +1,88 @@
+"""Driving scenes: what is recorded is what happened, and can be made again from the seed."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.shapes import FRAME_STEP_S, FUTURE_WAYPOINTS, HISTORY_POSES
+from specdrive_ros.sim.ego import EgoState
+from specdrive_ros.sim.scenario import FAMILIES, make_world
+from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, Shard, expert_future,
+                                            open_shards, planar_poses, poses_in_ego, worlds_of_shard, write_shard)
+
+SHORT = EpisodePlan(lead_in_s=(1.5, 2.0), seconds=1.0)
+
+
+@pytest.fixture(scope="module")
+def shard(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenes") / "shard-0.safetensors"
+    write_shard(path, worlds_of_shard(0, len(FAMILIES), TRAIN_SEED_BASE), SHORT)
+    return Shard(path)
+
+
+def test_poses_in_ego_turn_with_the_ego():
+    ego = EgoState(x=10.0, y=5.0, yaw=np.pi / 2, speed=0.0)
+    poses = np.array([[10.0, 5.0, np.pi / 2], [10.0, 7.0, np.pi / 2 + 0.1], [9.0, 5.0, -np.pi]])
+    expected = [[0, 0, 0], [2, 0, 0.1], [0, 1, np.pi / 2]]
+    assert np.allclose(poses_in_ego(poses, ego), expected, atol=1e-12)
+
+
+def test_planar_poses_rotate_forward_to_yaw():
+    xyz, rotation = planar_poses(np.array([[1.0, 2.0, 0.3]]))
+    assert np.allclose(rotation[0] @ [1, 0, 0], [np.cos(0.3), np.sin(0.3), 0])
+    assert np.allclose(xyz, [[1, 2, 0]])
+
+
+def test_future_is_what_the_expert_then_does_and_leaves_the_world_alone():
+    world = make_world("cruise", 5)
+    untouched = copy.deepcopy(world)
+    future = expert_future(world)
+    assert (world.time_s, world.ego) == (untouched.time_s, untouched.ego)
+    start = world.ego
+    for _ in range(20):
+        world.step(0.05, world.expert_command())
+    reached = poses_in_ego(np.array([[world.ego.x, world.ego.y, world.ego.yaw]]), start)[0]
+    assert np.allclose(future[9], reached, atol=1e-9)
+
+
+def test_samples_have_history_before_and_future_after(shard):
+    assert shard.sample_history.shape[1:] == (HISTORY_POSES, 3)
+    assert shard.sample_future.shape[1:] == (FUTURE_WAYPOINTS, 3)
+    assert np.allclose(shard.sample_history[:, -1], 0.0, atol=1e-6)
+    speed = np.linalg.norm(shard.sample_future[:, 0, :2], axis=1) / FRAME_STEP_S
+    assert np.all(np.abs(speed - shard.sample_speed) < 1.5)
+
+
+def test_words_that_need_the_picture_are_marked_in_the_text(shard):
+    for words, spans in zip(shard.words, shard.sample_spans):
+        for start, end in spans[spans[:, 0] >= 0]:
+            assert 0 <= start < end <= len(words["text"])
+            assert words["text"][start:end].strip() == words["text"][start:end]
+
+
+def test_same_seed_same_shard(tmp_path):
+    worlds = worlds_of_shard(3, 2, TRAIN_SEED_BASE)
+    write_shard(tmp_path / "shard-a.safetensors", worlds, SHORT)
+    write_shard(tmp_path / "shard-b.safetensors", worlds, SHORT)
+    assert (tmp_path / "shard-a.safetensors").read_bytes() == (tmp_path / "shard-b.safetensors").read_bytes()
+
+
+def test_drive_never_sees_a_training_world():
+    seeds = [seed for shard in range(100) for _, seed in worlds_of_shard(shard, 8, TRAIN_SEED_BASE)]
+    assert min(seeds) > 999_999 and max(seeds) < VALIDATION_SEED_BASE
+
+
+def test_a_truncated_shard_is_one_clear_line(tmp_path, shard):
+    write_shard(tmp_path / "shard-0.safetensors", worlds_of_shard(0, 1, TRAIN_SEED_BASE), SHORT)
+    path = tmp_path / "shard-0.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(InputError, match="shard-0.safetensors") as caught:
+        open_shards(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_empty_folder_names_the_command(tmp_path):
+    with pytest.raises(InputError, match="specdrive data generate"):
+        open_shards(tmp_path)
