@@ -4,16 +4,14 @@ A name is a file of `config/` (`mini` is `config/mini.yaml`). A folder is a chec
 a `model.yaml` in it says what a file of `config/` would say, without one the defaults below hold.
 """
 
-import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import yaml
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.installation import data_roots
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA
-
-PACKAGE = "specdrive_ros"
 
 
 @dataclass(frozen=True)
@@ -105,10 +103,7 @@ def _read(path: Path, base: Path) -> ModelSettings:
 
 
 def _config_folders() -> list[Path]:
-    """`config/` of the checkout, else the one in the package's share folder of an installation."""
-    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
-    shares = [Path(prefix) / "share" / PACKAGE / "config" for prefix in prefixes if prefix]
-    return [Path(__file__).resolve().parents[1] / "config", *shares]
+    return [root / "config" for root in data_roots()]
 
 
 def _names() -> list[str]:

@@ -48,6 +48,7 @@ def bootstrap(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PYTHON", tmp_path / ".venv/bin/python")
     monkeypatch.setattr(module, "STAMPS", tmp_path / ".venv/stamps.json")
     monkeypatch.setattr(module, "LOGS", tmp_path / ".venv/logs")
+    monkeypatch.setattr(module, "MESSAGES", tmp_path / ".venv/ros")
     monkeypatch.setattr(module, "INSTALL", tmp_path / ".venv/ros/install")
     module.PYTHON.parent.mkdir(parents=True)
     module.PYTHON.symlink_to(sys.executable)
@@ -151,6 +152,20 @@ def test_messages_are_built_again_when_a_definition_changes(real, monkeypatch, t
     assert real.messages_key(None) != before
 
 
+def test_a_build_that_fails_leaves_the_messages_there_are(bootstrap, monkeypatch):
+    def fail(*_):
+        raise bootstrap.SetupError("out of memory")
+
+    built = bootstrap.INSTALL / "lib"
+    built.mkdir(parents=True)
+    for name in ("check_compiler", "stage_sources", "message_packages"):
+        monkeypatch.setattr(bootstrap, name, lambda *_: [])
+    monkeypatch.setattr(bootstrap, "run_logged", fail)
+    with pytest.raises(bootstrap.SetupError):
+        bootstrap.build_messages(None)
+    assert built.is_dir()
+
+
 def test_comparing_stamps_takes_no_time(real):
     steps = real.make_steps("test", None)
     started = time.perf_counter()
@@ -173,6 +188,19 @@ def test_driving_needs_no_torch_and_testing_does(real):
         name.startswith(("torch", "transformers")) for name in real.requirements(["", "ros", "colcon"])
     )
     assert "torch==2.13.0" in real.requirements(["test"])
+
+
+def test_folders_of_the_machine_that_built_the_wheels_are_replaced(bootstrap, monkeypatch):
+    python = "/opt/python/cp312-cp312"
+    numpy_headers = f"{python}/lib/python3.12/site-packages/numpy/_core/include"
+    path = bootstrap.VENV / "share/std_msgs/cmake/export.cmake"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'set(X "${{_PREFIX}}/include;{python}/include/python3.12;{numpy_headers}")')
+    answer = "/usr/include/python3.12\n/venv/numpy/include\n"
+    monkeypatch.setattr(bootstrap, "python_says", lambda code: answer)
+    for _ in range(2):
+        bootstrap.rewrite_build_paths()
+        assert path.read_text() == 'set(X "${_PREFIX}/include;/usr/include/python3.12;/venv/numpy/include")'
 
 
 def test_every_extra_of_a_command_exists(real):

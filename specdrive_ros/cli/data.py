@@ -4,9 +4,14 @@ import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import cv2
+
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
+from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, worlds, write_shard
 
+EPISODES_PER_SHARD = 32
+SHORTEST_EPISODE_S = 0.4  # four frames
 EXAMPLE = "example: specdrive data generate --out data/mini --episodes 4000"
 
 
@@ -15,18 +20,23 @@ def add_arguments(parser):
     actions = parser.add_subparsers(dest="action", required=True, metavar="generate")
     generate = actions.add_parser("generate", help="drive the expert through random worlds and record it", epilog=EXAMPLE)
     generate.add_argument("--out", type=Path, default=Path("data/mini"), help="folder for train/ and validation/ (default %(default)s)")
-    generate.add_argument("--episodes", type=int, default=4000, help="training episodes of 1.6 s, each in a world of its own (default %(default)s)")
+    generate.add_argument("--episodes", type=int, default=4000, help="training episodes, each in a world of its own (default %(default)s)")
     generate.add_argument("--validation-episodes", type=int, default=256, help="held-out episodes (default %(default)s)")
     generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
+    generate.add_argument("--seconds", type=float, default=1.6, help="recorded length of an episode, s (default %(default)s)")
+    generate.add_argument("--sample-step", type=int, default=5, help="frames between two samples (default %(default)s)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
 
 
 def run(args) -> int:
     if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
+    if args.seconds < SHORTEST_EPISODE_S or args.sample_step < 1:
+        raise InputError(f"data generate: --seconds must be at least {SHORTEST_EPISODE_S} and --sample-step at least 1")
     jobs = missing_shards(args)
+    plan = EpisodePlan(seconds=args.seconds, sample_step=args.sample_step)
     with ProcessPoolExecutor(args.workers) as pool, progress("scenes", len(jobs)) as bar:
-        running = [pool.submit(record_shard, *job) for job in jobs]
+        running = [pool.submit(record_shard, *job, plan) for job in jobs]
         samples = 0
         for done in as_completed(running):
             samples += done.result()
@@ -34,10 +44,8 @@ def run(args) -> int:
     return 0
 
 
-def missing_shards(args) -> list[tuple[Path, int, int]]:
-    """Every shard that is not on disk yet, validation first."""
-    from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE
-
+def missing_shards(args) -> list[tuple[Path, list[tuple[str, int]]]]:
+    """(file, worlds) of every shard that is not on disk yet, validation first."""
     jobs = []
     for split, episodes, base in (("validation", args.validation_episodes, VALIDATION_SEED_BASE),
                                   ("train", args.episodes, TRAIN_SEED_BASE + args.first_seed)):
@@ -46,18 +54,13 @@ def missing_shards(args) -> list[tuple[Path, int, int]]:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"cannot write to {folder}: {error.strerror}; choose another --out") from error
-        jobs += [(path, shard, base) for shard in range(-(-episodes // EPISODES_PER_SHARD))
-                 if not (path := folder / f"shard-{base + shard * EPISODES_PER_SHARD}.safetensors").exists()]
+        for first in range(0, episodes, EPISODES_PER_SHARD):
+            path = folder / f"shard-{base + first}.safetensors"
+            if not path.exists():
+                jobs.append((path, worlds(base + first, min(EPISODES_PER_SHARD, episodes - first))))
     return jobs
 
 
-EPISODES_PER_SHARD = 32
-
-
-def record_shard(path: Path, shard: int, seed_base: int) -> int:
-    import cv2
-
-    from specdrive_ros.training.scenes import EpisodePlan, worlds_of_shard, write_shard
-
+def record_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan) -> int:
     cv2.setNumThreads(1)
-    return write_shard(path, worlds_of_shard(shard, EPISODES_PER_SHARD, seed_base), EpisodePlan())
+    return write_shard(path, worlds, plan)

@@ -28,17 +28,21 @@ def add_arguments(parser):
 
 def run(args) -> int:
     """Raises InputError for a model that cannot be read, WorkFailed for graphs that differ from PyTorch."""
+    from specdrive_ros.errors import InputError
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.runtime.export import export_checkpoint
 
     settings = find_model(args.model)
-    comparisons = export_checkpoint(
-        settings.checkpoint,
-        args.folder,
-        tap_layers=tuple(args.tap_layers) if args.tap_layers else None,
-        flow_steps=settings.action_steps,
-        on_graph=lambda name: print(f"exporting {name}.onnx", file=sys.stderr, flush=True),
-    )
+    try:
+        comparisons = export_checkpoint(
+            settings.checkpoint,
+            args.folder,
+            tap_layers=tuple(args.tap_layers) if args.tap_layers else None,
+            flow_steps=settings.action_steps,
+            on_graph=lambda name: print(f"exporting {name}.onnx", file=sys.stderr, flush=True),
+        )
+    except OSError as error:
+        raise InputError(f"{args.folder}: cannot be written ({error.strerror or error})") from None
     if args.json:
         json.dump(as_document(args.folder, comparisons), sys.stdout, indent=1)
         print()

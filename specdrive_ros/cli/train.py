@@ -20,6 +20,7 @@ def add_arguments(parser):
     target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
     target.add_argument("--vision-steps", type=int, default=3000, help="steps of vision pretraining (default %(default)s)")
     target.add_argument("--steps", type=int, default=3000, help="steps of reasoning and action (default %(default)s)")
+    target.add_argument("--action-steps", type=int, default=1500, help="further steps of the action expert alone (default %(default)s)")
     target.add_argument("--batch", type=int, default=16, help="samples a step and process (default %(default)s)")
     target.add_argument("--learning-rate", type=float, default=8e-4, help="peak of the second stage (default %(default)s)")
     target.add_argument("--seed", type=int, default=0)
@@ -28,11 +29,12 @@ def add_arguments(parser):
 
 
 def run(args) -> int:
-    if min(args.steps, args.vision_steps, args.batch) < 1:
-        raise InputError("train target: --steps, --vision-steps and --batch must be at least 1")
+    if min(args.steps, args.vision_steps, args.action_steps, args.batch) < 1:
+        raise InputError("train target: --steps, --vision-steps, --action-steps and --batch must be at least 1")
     import torch
     from torch.utils.tensorboard import SummaryWriter
 
+    from specdrive_ros.training.action_training import ActionTraining
     from specdrive_ros.training.mini import MiniTraining
     from specdrive_ros.training.target_training import ReasoningTraining
     from specdrive_ros.training.vision_pretraining import VisionPretraining
@@ -44,7 +46,7 @@ def run(args) -> int:
             args.data, args.run, args.out or args.run / "checkpoint",
             VisionPretraining(steps=args.vision_steps, seed=args.seed),
             ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, seed=args.seed),
-            progress, log).run()
+            ActionTraining(steps=args.action_steps, seed=args.seed), progress, log).run()
     if args.json:
         json.dump(record, sys.stdout, indent=1)
     else:

@@ -27,6 +27,7 @@ from rclpy.node import Node
 from std_srvs.srv import Trigger
 
 from specdrive_ros.errors import InputError, WorkFailed
+from specdrive_ros.installation import data_file
 from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
 from specdrive_ros.ros.drive_listener import DriveListener
 
@@ -37,16 +38,6 @@ LAST_LINES = 15
 GRACE_S = {signal.SIGINT: 10.0, signal.SIGTERM: 5.0, signal.SIGKILL: 20.0}  # half a second is usual
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
-
-
-def project_root() -> Path:
-    """Where `config/` is: the checkout, or the package's share folder of an installation."""
-    checkout = Path(__file__).resolve().parents[2]
-    if (checkout / DDS_PROFILE).is_file():
-        return checkout
-    from ament_index_python.packages import get_package_share_directory
-
-    return Path(get_package_share_directory("specdrive_ros"))
 
 
 @dataclass(frozen=True)
@@ -175,7 +166,7 @@ class ProcessGraph:
     def __enter__(self) -> "ProcessGraph":
         with ExitStack() as stack:
             domain = stack.enter_context(own_domain())
-            environment = dds_environment(domain, project_root() / DDS_PROFILE)
+            environment = dds_environment(domain, data_file(DDS_PROFILE))
             self.log_dir.mkdir(parents=True, exist_ok=True)
             stack.callback(lambda: end_all(self.children))
             self._start(environment | {"ROS_LOG_DIR": str(self.log_dir)})

@@ -9,6 +9,7 @@ not.
 
 import contextlib
 import hashlib
+import json
 import logging
 import shutil
 import warnings
@@ -106,13 +107,11 @@ def copy_checkpoint(config: TargetConfig, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in (*config.folder.glob("*.json"), *config.folder.glob("*.y*ml"), *weights_files(config.folder)):
         shutil.copy2(path, folder)
-    backbone = folder / config.backbone_folder.name
-    shutil.copytree(
-        config.backbone_folder,
-        backbone,
-        dirs_exist_ok=True,
-        ignore=shutil.ignore_patterns("*.safetensors", "*.bin"),
-    )
+    released = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    name = Path(released["vlm_name_or_path"])
+    if not name.is_absolute() and ".." not in name.parts:
+        ignored = shutil.ignore_patterns("*.safetensors", "*.bin", "*.onnx*")
+        shutil.copytree(config.backbone_folder, folder / name, dirs_exist_ok=True, ignore=ignored)
 
 
 def compare(reference: TargetNetworks, networks: TargetNetworks) -> list[Comparison]:

@@ -18,10 +18,11 @@ from specdrive_ros.target.network import AlpamayoTarget
 from specdrive_ros.target.prompt import SYSTEM_TEXT, USER_TEXT
 from specdrive_ros.target.released_layout import write_configs
 from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
+from specdrive_ros.training.action_training import ActionTraining, cache_prompts, train_action
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
-from specdrive_ros.training.target_training import (ReasoningTraining, encode_all_frames, frame_patches, pretrain_vision,
-                                                     train_reasoning)
+from specdrive_ros.training.target_training import (ReasoningStage, ReasoningTraining, encode_all_frames, frame_patches,
+                                                     pretrain_vision, train_reasoning)
 from specdrive_ros.training.vision_pretraining import VisionPretraining
 from specdrive_ros.training.vocabulary import train_base_tokenizer
 
@@ -51,9 +52,10 @@ class MiniTraining:
     """One run: scenes in `data`, everything in between in `run_folder`, the finished checkpoint in `checkpoint`."""
 
     def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining,
-                 reasoning: ReasoningTraining, progress, log):
+                 reasoning: ReasoningTraining, action: ActionTraining, progress, log):
         self.run_folder, self.checkpoint = run_folder, checkpoint
-        self.vision, self.reasoning, self.progress, self.log = vision, reasoning, progress, log
+        self.vision, self.reasoning, self.action = vision, reasoning, action
+        self.progress, self.log = progress, log
         self.train, self.validation = open_shards(data / "train"), open_shards(data / "validation")
         run_folder.mkdir(parents=True, exist_ok=True)
         self.config = new_checkpoint_folder(checkpoint, self.train)
@@ -65,9 +67,16 @@ class MiniTraining:
         tokenizer = TargetTokenizer.load(self.config)
         train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation))
         features = {name: self._features(name, shards) for name, shards in (("train", self.train), ("validation", self.validation))}
+        held_out = validation, features["validation"]
+        stage = ReasoningStage(self.target, train, self.reasoning)
         with self.progress("reasoning and action", self.reasoning.steps) as bar:
-            record = train_reasoning(self.target, train, features["train"], validation, features["validation"], self.reasoning,
+            record = train_reasoning(stage, train, features["train"], *held_out, self.reasoning,
                                      self.run_folder / "reasoning.safetensors", bar, self.log, self._on_evaluation)
+        with self.progress("keys and values", len(train)) as bar:
+            cache = cache_prompts(stage, train, features["train"], bar)
+        with self.progress("action", self.action.steps) as bar:
+            record = train_action(stage, train, cache, *held_out, self.action, self.run_folder / "action.safetensors",
+                                  bar, self.log, self._on_evaluation) or record
         save_target(self.target, self.checkpoint)
         return self._record(vision, record, len(train))
 
@@ -105,6 +114,6 @@ class MiniTraining:
     def _record(self, vision: dict, record: dict, samples: int) -> dict:
         result = {"vision_accuracy": vision, "validation": record, "samples": samples,
                   "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision),
-                  "reasoning": asdict(self.reasoning), "torch": torch.__version__}
+                  "reasoning": asdict(self.reasoning), "action": asdict(self.action), "torch": torch.__version__}
         (self.run_folder / "training.json").write_text(json.dumps(result, indent=1))
         return result

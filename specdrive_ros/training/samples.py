@@ -75,9 +75,9 @@ class SampleSet:
     def __len__(self) -> int:
         return len(self.reasonings)
 
-    def draw(self, rng: np.random.Generator, count: int) -> Batch:
-        """A random batch in which rare decisions and causes get their share."""
-        return self.batch(np.searchsorted(self._cumulative, rng.random(count) * self._cumulative[-1]))
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Random sample numbers among which rare decisions and causes get their share."""
+        return np.searchsorted(self._cumulative, rng.random(count) * self._cumulative[-1])
 
     def _prompt_ids(self, grids: np.ndarray, xyz: np.ndarray) -> np.ndarray:
         if self.prompt is None:

@@ -120,9 +120,9 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
     return {"frames": frames, "scene": scene, "samples": samples}
 
 
-def write_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan) -> int:
+def write_shard(path: Path, recorded_worlds: list[tuple[str, int]], plan: EpisodePlan) -> int:
     """Records the worlds into one shard, atomically. Returns the number of samples."""
-    episodes = [record_episode(family, seed, plan) for family, seed in worlds]
+    episodes = [record_episode(family, seed, plan) for family, seed in recorded_worlds]
     starts = np.cumsum([0] + [len(episode["frames"]) for episode in episodes])
     samples = [sample | {"frame": start + sample["frame"]} for start, e in zip(starts, episodes) for sample in e["samples"]]
     spans = np.full((len(samples), MAX_SPANS, 2), -1, np.int16)
@@ -130,8 +130,8 @@ def write_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan) ->
         for column, span in enumerate(sample["spans"][:MAX_SPANS]):
             spans[row, column] = span
     tensors = {
-        "frames": np.stack([frame for e in episodes for frame in e["frames"]]),
-        "scene": np.array([row for e in episodes for row in e["scene"]], np.int8),
+        "frames": np.array([frame for e in episodes for frame in e["frames"]], np.uint8),
+        "scene": np.array([row for e in episodes for row in e["scene"]], np.int8).reshape(-1, len(SCENE_LABELS)),
         "sample_frame": np.array([sample["frame"] for sample in samples], np.int32),
         "sample_history": np.array([sample["history"] for sample in samples], np.float32),
         "sample_future": np.array([sample["future"] for sample in samples], np.float32),
@@ -145,10 +145,9 @@ def write_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan) ->
     return len(samples)
 
 
-def worlds_of_shard(shard: int, episodes: int, seed_base: int) -> list[tuple[str, int]]:
-    """The worlds a shard holds: families in turn, seeds counted from the base, so that any shard can be made alone."""
-    first = shard * episodes
-    return [(FAMILIES[(first + k) % len(FAMILIES)], seed_base + first + k) for k in range(episodes)]
+def worlds(first_seed: int, count: int) -> list[tuple[str, int]]:
+    """(family, seed) of consecutive seeds. A seed's family follows from the seed, so any shard can be made alone."""
+    return [(FAMILIES[seed % len(FAMILIES)], seed) for seed in range(first_seed, first_seed + count)]
 
 
 class Shard:

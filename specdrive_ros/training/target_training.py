@@ -195,12 +195,11 @@ def tensors(batch: Batch, features: torch.Tensor, device: torch.device) -> dict[
     return {name: value.to(device) for name, value in (arrays | {"features": features[torch.from_numpy(batch.frame_rows)]}).items()}
 
 
-def train_reasoning(target: AlpamayoTarget, train: SampleSet, train_features: torch.Tensor, validation: SampleSet,
+def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: torch.Tensor, validation: SampleSet,
                     validation_features: torch.Tensor, settings: ReasoningTraining, state_path: Path, bar, log,
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
     """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    stage = ReasoningStage(target, train, settings)
     decayed = [p for p in stage.parameters() if p.requires_grad and p.dim() > 1]
     plain = [p for p in stage.parameters() if p.requires_grad and p.dim() <= 1]
     optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": settings.weight_decay},
@@ -226,7 +225,7 @@ def train_reasoning(target: AlpamayoTarget, train: SampleSet, train_features: to
 
 
 def reasoning_step(model, optimizer, accelerator, train, cached, settings, step, rng) -> dict[str, float]:
-    batch = tensors(train.draw(rng, settings.batch), cached, accelerator.device)
+    batch = tensors(train.batch(train.draw(rng, settings.batch)), cached, accelerator.device)
     torch.manual_seed(int(rng.integers(2**62)))  # feature noise, flow times and flow noise follow from (seed, step)
     features = batch["features"].float()
     batch["features"] = features + settings.feature_noise * torch.randn_like(features)

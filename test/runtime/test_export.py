@@ -12,6 +12,7 @@ from specdrive_ros.errors import InputError, WorkFailed  # noqa: E402
 from specdrive_ros.runtime import export  # noqa: E402
 from specdrive_ros.runtime.bindings import GRAPHS  # noqa: E402
 from specdrive_ros.runtime.weights_file import tensor_places  # noqa: E402
+from specdrive_ros.target.config import TargetConfig  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "alpamayo_A"
 
@@ -44,6 +45,17 @@ def test_record_in_the_graph(exported):
 def test_copy_is_a_whole_checkpoint(exported):
     assert (exported / "config.json").is_file() and (exported / "tokenizer.json").is_file()
     assert (exported / "backbone" / "config.json").is_file()
+
+
+def test_backbone_named_like_a_repository_is_found_in_the_copy(exported, tmp_path):
+    source = shutil.copytree(exported, tmp_path / "source")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"vlm_name_or_path": "someone/backbone"}))
+    shutil.move(source / "backbone", tmp_path / "backbone")
+    export.copy_checkpoint(TargetConfig.load(source), tmp_path / "a" / "copy")
+    shutil.rmtree(tmp_path / "backbone")
+    assert TargetConfig.load(tmp_path / "a" / "copy").text.hidden_size == 64
+    assert not list((tmp_path / "a" / "copy").glob("*.onnx"))
 
 
 def test_differences_fail(exported, torch_networks, onnx_networks):

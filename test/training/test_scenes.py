@@ -10,7 +10,7 @@ from specdrive_ros.shapes import FRAME_STEP_S, FUTURE_WAYPOINTS, HISTORY_POSES
 from specdrive_ros.sim.ego import EgoState
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, Shard, expert_future,
-                                            open_shards, planar_poses, poses_in_ego, worlds_of_shard, write_shard)
+                                            open_shards, planar_poses, poses_in_ego, worlds, write_shard)
 
 SHORT = EpisodePlan(lead_in_s=(1.5, 2.0), seconds=1.0)
 
@@ -18,7 +18,7 @@ SHORT = EpisodePlan(lead_in_s=(1.5, 2.0), seconds=1.0)
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory):
     path = tmp_path_factory.mktemp("scenes") / "shard-0.safetensors"
-    write_shard(path, worlds_of_shard(0, len(FAMILIES), TRAIN_SEED_BASE), SHORT)
+    write_shard(path, worlds(TRAIN_SEED_BASE, len(FAMILIES)), SHORT)
     return Shard(path)
 
 
@@ -63,19 +63,19 @@ def test_words_that_need_the_picture_are_marked_in_the_text(shard):
 
 
 def test_same_seed_same_shard(tmp_path):
-    worlds = worlds_of_shard(3, 2, TRAIN_SEED_BASE)
-    write_shard(tmp_path / "shard-a.safetensors", worlds, SHORT)
-    write_shard(tmp_path / "shard-b.safetensors", worlds, SHORT)
+    pair = worlds(TRAIN_SEED_BASE + 6, 2)
+    write_shard(tmp_path / "shard-a.safetensors", pair, SHORT)
+    write_shard(tmp_path / "shard-b.safetensors", pair, SHORT)
     assert (tmp_path / "shard-a.safetensors").read_bytes() == (tmp_path / "shard-b.safetensors").read_bytes()
 
 
 def test_drive_never_sees_a_training_world():
-    seeds = [seed for shard in range(100) for _, seed in worlds_of_shard(shard, 8, TRAIN_SEED_BASE)]
+    seeds = [seed for _, seed in worlds(TRAIN_SEED_BASE, 100_000)]
     assert min(seeds) > 999_999 and max(seeds) < VALIDATION_SEED_BASE
 
 
 def test_a_truncated_shard_is_one_clear_line(tmp_path, shard):
-    write_shard(tmp_path / "shard-0.safetensors", worlds_of_shard(0, 1, TRAIN_SEED_BASE), SHORT)
+    write_shard(tmp_path / "shard-0.safetensors", worlds(TRAIN_SEED_BASE, 1), SHORT)
     path = tmp_path / "shard-0.safetensors"
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(InputError, match="shard-0.safetensors") as caught:

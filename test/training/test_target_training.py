@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.training.action_training import ActionTraining
 from specdrive_ros.training.mini import MiniTraining
-from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, worlds_of_shard, write_shard
+from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, worlds, write_shard
 from specdrive_ros.training.target_training import ReasoningTraining
 from specdrive_ros.training.vision_pretraining import VisionPretraining
 
@@ -27,13 +28,14 @@ def data(tmp_path_factory):
     short = EpisodePlan(lead_in_s=(1.5, 2.0), seconds=0.8)
     for split, base in (("train", TRAIN_SEED_BASE), ("validation", VALIDATION_SEED_BASE)):
         (folder / split).mkdir()
-        write_shard(folder / split / "shard-0.safetensors", worlds_of_shard(0, 4, base), short)
+        write_shard(folder / split / "shard-0.safetensors", worlds(base, 4), short)
     return folder
 
 
 def training(data, run, steps):
     settings = ReasoningTraining(steps=steps, batch=2, evaluate_every=100, save_every=1, warmup=1)
-    return MiniTraining(data, run, run / "checkpoint", VISION, settings, quiet_progress, LOG)
+    action = ActionTraining(steps=steps, batch=2, save_every=1, warmup=1)
+    return MiniTraining(data, run, run / "checkpoint", VISION, settings, action, quiet_progress, LOG)
 
 
 def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
