@@ -12,6 +12,7 @@ from rclpy.signals import SignalHandlerOptions
 from specdrive_ros.errors import InputError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LONGEST_SPIN_S = 0.1  # how late a signal is noticed
 
 
 class _Stopped(BaseException):
@@ -19,20 +20,24 @@ class _Stopped(BaseException):
 
 
 class _StopRequest:
-    """The first signal raises `_Stopped` where the main thread is, the following are ignored.
+    """The first signal is noted in `made`, the following are ignored.
 
-    `made` stays: an import of compiled code may turn the exception into one of its own and go on.
+    While `interrupts` it also raises `_Stopped` where the main thread is: loading a model takes long. An import of
+    compiled code may turn that into an exception of its own and go on, so `made` is asked as well. A spinning
+    executor is not interrupted: an exception in the middle of rclpy's own code ends in other ways than planned.
     """
 
     def __init__(self):
         self.made = False
+        self.interrupts = True
         for number in SIGNALS:
             signal.signal(number, self._take)
 
     def _take(self, number: int, frame: object) -> None:
         self.made = True
         self.ignore_signals()
-        raise _Stopped
+        if self.interrupts:
+            raise _Stopped
 
     def ignore_signals(self) -> None:
         for number in SIGNALS:
@@ -54,8 +59,9 @@ def run_node(
         begin(node)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
+        stop.interrupts = False
         while rclpy.ok() and not stop.made:
-            executor.spin_once(timeout_sec=0.2)
+            executor.spin_once(timeout_sec=LONGEST_SPIN_S)
     except (_Stopped, ExternalShutdownException):
         pass
     except InputError as error:

@@ -14,6 +14,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.target.config import ImageLimits, TargetConfig, VisionConfig
 
 MAX_ASPECT_RATIO = 200
+_BLOCK = 16  # new samples computed together
 _CUBIC = -0.5  # the kernel's free parameter
 _NORMALIZED = ((np.arange(256) - 127.5) / 127.5).astype(
     np.float32
@@ -81,9 +82,21 @@ def _resample(lines: np.ndarray, size: int) -> np.ndarray:
     if len(lines) == size:
         return lines
     weights, bits = _bicubic_weights(len(lines), size)
-    total = weights @ lines.reshape(len(lines), -1).astype(np.float32)  # whole numbers below 2**24: exact
+    total = _banded_product(weights, lines.reshape(len(lines), -1).astype(np.float32))
     rounded = np.floor((total + 2.0 ** (bits - 1)) / 2.0**bits)
     return np.clip(rounded, 0, 255).astype(np.uint8).reshape(size, *lines.shape[1:])
+
+
+def _banded_product(weights: np.ndarray, lines: np.ndarray) -> np.ndarray:
+    """weights [S, N] @ lines [N, M], block by block: a new sample reads only its neighbourhood. Sums are whole
+    numbers below 2**24, so float32 holds them exactly and their order does not matter."""
+    product = np.empty((len(weights), lines.shape[1]), np.float32)
+    for first in range(0, len(weights), _BLOCK):
+        block = weights[first : first + _BLOCK]
+        used = np.flatnonzero(block.any(axis=0))
+        near = slice(used[0], used[-1] + 1)
+        np.matmul(block[:, near], lines[near], out=product[first : first + _BLOCK])
+    return product
 
 
 @lru_cache(maxsize=32)
