@@ -36,6 +36,7 @@ def run(args) -> int:
 
     from specdrive_ros.training.action_training import ActionTraining
     from specdrive_ros.training.mini import MiniTraining
+    from specdrive_ros.training.signal_refinement import SignalRefinement
     from specdrive_ros.training.target_training import ReasoningTraining
     from specdrive_ros.training.vision_pretraining import VisionPretraining
 
@@ -44,7 +45,7 @@ def run(args) -> int:
     with closing(SummaryWriter(args.run / "tensorboard")) as log:
         record = MiniTraining(
             args.data, args.run, args.out or args.run / "checkpoint",
-            VisionPretraining(steps=args.vision_steps, seed=args.seed),
+            VisionPretraining(steps=args.vision_steps, seed=args.seed), SignalRefinement(seed=args.seed),
             ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, seed=args.seed),
             ActionTraining(steps=args.action_steps, seed=args.seed), progress, log).run()
     if args.json:

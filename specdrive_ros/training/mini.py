@@ -4,6 +4,7 @@ Every stage keeps its state in the run folder; called again, it goes on where it
 """
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,9 +22,10 @@ from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
 from specdrive_ros.training.action_training import ActionTraining, cache_prompts, train_action
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
+from specdrive_ros.training.signal_refinement import SignalRefinement, draw_approaches, refine_signals
 from specdrive_ros.training.target_training import (ReasoningStage, ReasoningTraining, encode_all_frames, frame_patches,
-                                                     pretrain_vision, train_reasoning)
-from specdrive_ros.training.vision_pretraining import VisionPretraining
+                                                     new_vision_stage, pretrain_vision, train_reasoning, vision_accuracy)
+from specdrive_ros.training.vision_pretraining import FrameSampler, VisionPretraining
 from specdrive_ros.training.vocabulary import train_base_tokenizer
 
 
@@ -51,10 +53,10 @@ def new_target(config: TargetConfig, seed: int) -> AlpamayoTarget:
 class MiniTraining:
     """One run: scenes in `data`, everything in between in `run_folder`, the finished checkpoint in `checkpoint`."""
 
-    def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining,
+    def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining, signals: SignalRefinement,
                  reasoning: ReasoningTraining, action: ActionTraining, progress, log):
         self.run_folder, self.checkpoint = run_folder, checkpoint
-        self.vision, self.reasoning, self.action = vision, reasoning, action
+        self.vision, self.signals, self.reasoning, self.action = vision, signals, reasoning, action
         self.progress, self.log = progress, log
         self.train, self.validation = open_shards(data / "train"), open_shards(data / "validation")
         run_folder.mkdir(parents=True, exist_ok=True)
@@ -86,9 +88,14 @@ class MiniTraining:
         if finished.exists():
             visual.load_state_dict(load_file(finished))
         else:
+            stage = new_vision_stage(self.target, self.train[0], self.vision.seed)
             with self.progress("vision", self.vision.steps) as bar:
-                accuracy = pretrain_vision(self.target, self.train, self.validation, self.vision,
-                                           self.run_folder / "vision.safetensors", bar, self.log)
+                pretrain_vision(stage, self.train, self.validation, self.vision, self.run_folder / "vision.safetensors",
+                                bar, self.log)
+            with self.progress("colours of signals", self.signals.steps) as bar:
+                approaches = draw_approaches(self.signals.worlds, os.cpu_count() or 1)
+                refine_signals(stage, approaches, FrameSampler(self.train), self.signals, bar)
+            accuracy = vision_accuracy(stage, FrameSampler(self.validation))
             (self.run_folder / "vision.json").write_text(json.dumps(accuracy, indent=1))
             save_file({name: value.contiguous() for name, value in visual.state_dict().items()}, str(finished))
         return json.loads((self.run_folder / "vision.json").read_text())
@@ -113,7 +120,7 @@ class MiniTraining:
 
     def _record(self, vision: dict, record: dict, samples: int) -> dict:
         result = {"vision_accuracy": vision, "validation": record, "samples": samples,
-                  "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision),
+                  "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision), "signals": asdict(self.signals),
                   "reasoning": asdict(self.reasoning), "action": asdict(self.action), "torch": torch.__version__}
         (self.run_folder / "training.json").write_text(json.dumps(result, indent=1))
         return result

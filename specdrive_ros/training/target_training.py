@@ -67,14 +67,16 @@ class VisionStage(nn.Module):
         return self.heads.loss(logits, labels), logits[0]
 
 
-def pretrain_vision(target: AlpamayoTarget, train: list[Shard], validation: list[Shard], settings: VisionPretraining,
+def new_vision_stage(target: AlpamayoTarget, shard: Shard, seed: int) -> VisionStage:
+    torch.manual_seed(seed)
+    return VisionStage(target, shard.scene_labels, image_tokens(target, shard))
+
+
+def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Shard], settings: VisionPretraining,
                     state_path: Path, bar, log) -> dict[str, float]:
     """Runs the first stage to its end, resuming from `state_path`. Returns validation accuracy per scene label."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     sampler, held_out = FrameSampler(train), FrameSampler(validation)
-    tokens = image_tokens(target, train[0])
-    torch.manual_seed(settings.seed)
-    stage = VisionStage(target, train[0].scene_labels, tokens)
     optimizer = torch.optim.AdamW(stage.parameters(), weight_decay=settings.weight_decay, betas=(0.9, 0.98))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
@@ -86,7 +88,7 @@ def pretrain_vision(target: AlpamayoTarget, train: list[Shard], validation: list
         bar.advance(1, f"loss {loss:.3f}")
         log.add_scalar("vision/loss", loss, step)
         if step % 500 == 0 or step == settings.steps:
-            record = vision_accuracy(stage, held_out, settings)
+            record = vision_accuracy(stage, held_out)
             for name, value in record.items():
                 log.add_scalar(f"vision/accuracy/{name}", value, step)
             save_state(state_path, stage, optimizer, step, record)
@@ -113,7 +115,7 @@ def descend(accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.O
 
 
 @torch.no_grad()
-def vision_accuracy(stage: VisionStage, held_out: FrameSampler, settings: VisionPretraining, frames: int = 1024) -> dict[str, float]:
+def vision_accuracy(stage: VisionStage, held_out: FrameSampler, frames: int = 1024) -> dict[str, float]:
     """Share of right class numbers per scene label on frames drawn evenly from the held-out worlds."""
     rows = np.linspace(0, len(held_out.labels) - 1, min(frames, len(held_out.labels))).astype(int)
     right = {name: np.zeros(2, int) for name in stage.heads.scene_labels}

@@ -10,10 +10,12 @@ from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.training.action_training import ActionTraining
 from specdrive_ros.training.mini import MiniTraining
 from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, worlds, write_shard
+from specdrive_ros.training.signal_refinement import SignalRefinement
 from specdrive_ros.training.target_training import ReasoningTraining
 from specdrive_ros.training.vision_pretraining import VisionPretraining
 
 VISION = VisionPretraining(steps=2, batch=4)
+SIGNALS = SignalRefinement(worlds=1, steps=1, batch=2)
 LOG = SimpleNamespace(add_scalar=lambda *_: None)
 
 
@@ -35,7 +37,7 @@ def data(tmp_path_factory):
 def training(data, run, steps):
     settings = ReasoningTraining(steps=steps, batch=2, evaluate_every=100, save_every=1, warmup=1)
     action = ActionTraining(steps=steps, batch=2, save_every=1, warmup=1)
-    return MiniTraining(data, run, run / "checkpoint", VISION, settings, action, quiet_progress, LOG)
+    return MiniTraining(data, run, run / "checkpoint", VISION, SIGNALS, settings, action, quiet_progress, LOG)
 
 
 def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
