@@ -8,10 +8,11 @@ import cv2
 
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
-from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, worlds, write_shard
+from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
+                                            write_shard)
 
 EPISODES_PER_SHARD = 32
-SHORTEST_EPISODE_S = 0.4  # four frames
+LEAST_SAMPLE_STEP_S = 0.4  # four frames
 EXAMPLE = "example: specdrive data generate --out data/mini --episodes 4000"
 
 
@@ -23,20 +24,22 @@ def add_arguments(parser):
     generate.add_argument("--episodes", type=int, default=4000, help="training episodes, each in a world of its own (default %(default)s)")
     generate.add_argument("--validation-episodes", type=int, default=256, help="held-out episodes (default %(default)s)")
     generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
-    generate.add_argument("--seconds", type=float, default=1.6, help="recorded length of an episode, s (default %(default)s)")
-    generate.add_argument("--sample-step", type=int, default=5, help="frames between two samples (default %(default)s)")
+    generate.add_argument("--samples", type=int, default=4, help="instants recorded of an episode, at most (default %(default)s)")
+    generate.add_argument("--sample-every", type=float, default=1.5, metavar="S", help="seconds between two of them (default %(default)s)")
+    generate.add_argument("--driver", type=Path, metavar="CHECKPOINT", help="let this model drive, the expert only says what "
+                          "it would do instead (default: the expert drives, pushed aside now and then)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
 
 
 def run(args) -> int:
     if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
-    if args.seconds < SHORTEST_EPISODE_S or args.sample_step < 1:
-        raise InputError(f"data generate: --seconds must be at least {SHORTEST_EPISODE_S} and --sample-step at least 1")
+    if args.samples < 1 or args.sample_every < LEAST_SAMPLE_STEP_S:
+        raise InputError(f"data generate: --samples must be at least 1 and --sample-every at least {LEAST_SAMPLE_STEP_S}")
     jobs = missing_shards(args)
-    plan = EpisodePlan(seconds=args.seconds, sample_step=args.sample_step)
+    plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
     with ProcessPoolExecutor(args.workers) as pool, progress("scenes", len(jobs)) as bar:
-        running = [pool.submit(record_shard, *job, plan) for job in jobs]
+        running = [pool.submit(record_shard, *job, plan, args.driver) for job in jobs]
         samples = 0
         for done in as_completed(running):
             samples += done.result()
@@ -61,6 +64,12 @@ def missing_shards(args) -> list[tuple[Path, list[tuple[str, int]]]]:
     return jobs
 
 
-def record_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan) -> int:
+def record_shard(path: Path, worlds: list[tuple[str, int]], plan: EpisodePlan, driver: Path | None) -> int:
     cv2.setNumThreads(1)
-    return write_shard(path, worlds, plan)
+    if driver is None:
+        return write_shard(path, record_episodes(worlds, plan))
+    from specdrive_ros.cycle import Planner
+    from specdrive_ros.training.drift import record_drift
+
+    planner = Planner.load(driver, threads=1)
+    return write_shard(path, [record_drift(planner, family, seed, plan) for family, seed in worlds])

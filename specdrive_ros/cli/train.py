@@ -18,9 +18,10 @@ def add_arguments(parser):
     target.add_argument("--data", type=Path, default=Path("data/mini"), help="scenes of `data generate` (default %(default)s)")
     target.add_argument("--run", type=Path, default=Path("out/train/mini"), help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
     target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
+    target.add_argument("--start-from", type=Path, metavar="CHECKPOINT", help="begin with the weights of a checkpoint folder, not with chance")
     target.add_argument("--vision-steps", type=int, default=3000, help="steps of vision pretraining (default %(default)s)")
+    target.add_argument("--vision-learning-rate", type=float, default=1e-3, help="peak of vision pretraining (default %(default)s)")
     target.add_argument("--steps", type=int, default=3000, help="steps of reasoning and action (default %(default)s)")
-    target.add_argument("--action-steps", type=int, default=1500, help="further steps of the action expert alone (default %(default)s)")
     target.add_argument("--batch", type=int, default=16, help="samples a step and process (default %(default)s)")
     target.add_argument("--learning-rate", type=float, default=8e-4, help="peak of the second stage (default %(default)s)")
     target.add_argument("--seed", type=int, default=0)
@@ -29,14 +30,12 @@ def add_arguments(parser):
 
 
 def run(args) -> int:
-    if min(args.steps, args.vision_steps, args.action_steps, args.batch) < 1:
-        raise InputError("train target: --steps, --vision-steps, --action-steps and --batch must be at least 1")
+    if min(args.steps, args.vision_steps, args.batch) < 1:
+        raise InputError("train target: --steps, --vision-steps and --batch must be at least 1")
     import torch
     from torch.utils.tensorboard import SummaryWriter
 
-    from specdrive_ros.training.action_training import ActionTraining
     from specdrive_ros.training.mini import MiniTraining
-    from specdrive_ros.training.signal_refinement import SignalRefinement
     from specdrive_ros.training.target_training import ReasoningTraining
     from specdrive_ros.training.vision_pretraining import VisionPretraining
 
@@ -45,9 +44,9 @@ def run(args) -> int:
     with closing(SummaryWriter(args.run / "tensorboard")) as log:
         record = MiniTraining(
             args.data, args.run, args.out or args.run / "checkpoint",
-            VisionPretraining(steps=args.vision_steps, seed=args.seed), SignalRefinement(seed=args.seed),
+            VisionPretraining(steps=args.vision_steps, learning_rate=args.vision_learning_rate, seed=args.seed),
             ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, seed=args.seed),
-            ActionTraining(steps=args.action_steps, seed=args.seed), progress, log).run()
+            progress, log, args.start_from).run()
     if args.json:
         json.dump(record, sys.stdout, indent=1)
     else:

@@ -140,13 +140,13 @@ class ActionInputConfig:
     hidden_size: int
     num_enc_layers: int = 2
     num_fourier_feats: int = 20  # sines and cosines together, per value
-    max_freq: float = 100.0  # cycles per unit
+    max_freq: float = 100.0  # cycles per unit; the frequencies run from 1 to here
 
     def __post_init__(self):
         sizes = ("hidden_size", "num_enc_layers", "num_fourier_feats")
         check = _Checks(self, "action_in_proj_cfg", positive=sizes)
         check("num_fourier_feats", self.num_fourier_feats % 2 == 0, "must be even")
-        check("max_freq", self.max_freq >= 1, "must be at least 1")
+        check("max_freq", self.max_freq > 0, "must be above 0")
 
 
 @dataclass(frozen=True)
@@ -313,9 +313,10 @@ class TargetConfig:
 def mini_config(vocab_size: int, traj_token_start_idx: int) -> TargetConfig:
     """Mini in its size S for a tokenizer of `vocab_size` entries whose `<i0>` is `traj_token_start_idx`.
 
-    Images of 96 x 160 pixels are kept as they are. The highest Fourier frequency of the action input is 10,
-    not the release's 100: to a small network features of 100 cycles a unit are noise, and rounding grows in
-    them from one Euler step to the next.
+    Images of 96 x 160 pixels are kept as they are. The Fourier frequencies of the action input run from 1 down to
+    0.1 cycles a unit, not up to the release's 100: noise has unit spread, and a small network that only sees it
+    wrapped (period 1 and shorter) hardly learns to subtract it. Actions are scaled to about unit spread in mini's
+    own world, so that the flow-matching loss asks for curvature as much as for acceleration.
     """
     return TargetConfig(
         text=TextConfig(
@@ -328,7 +329,8 @@ def mini_config(vocab_size: int, traj_token_start_idx: int) -> TargetConfig:
             num_position_embeddings=100, deepstack_visual_indexes=(1, 2),
         ),
         expert=ExpertConfig(hidden_size=128, intermediate_size=256, num_attention_heads=4, head_dim=32),
-        action_input=ActionInputConfig(hidden_size=128, max_freq=10.0),
+        action_input=ActionInputConfig(hidden_size=128, max_freq=0.1),
+        action_space=ActionSpaceConfig(accel_mean=0.0, accel_std=0.93, curvature_mean=0.0, curvature_std=0.011),
         vocabulary=VocabularyConfig(traj_token_start_idx=traj_token_start_idx),
         images=ImageLimits(min_pixels=96 * 160, max_pixels=96 * 160),
     )  # fmt: skip

@@ -4,7 +4,6 @@ Every stage keeps its state in the run folder; called again, it goes on where it
 """
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,14 +18,14 @@ from specdrive_ros.target.network import AlpamayoTarget
 from specdrive_ros.target.prompt import SYSTEM_TEXT, USER_TEXT
 from specdrive_ros.target.released_layout import write_configs
 from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
-from specdrive_ros.training.action_training import ActionTraining, cache_prompts, train_action
+from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
-from specdrive_ros.training.signal_refinement import SignalRefinement, draw_approaches, refine_signals
-from specdrive_ros.training.target_training import (ReasoningStage, ReasoningTraining, encode_all_frames, frame_patches,
-                                                     new_vision_stage, pretrain_vision, train_reasoning, vision_accuracy)
+from specdrive_ros.training.target_training import (ReasoningStage, ReasoningTraining, new_vision_stage,
+                                                     pretrain_vision, train_reasoning, vision_accuracy)
 from specdrive_ros.training.vision_pretraining import FrameSampler, VisionPretraining
 from specdrive_ros.training.vocabulary import train_base_tokenizer
+from specdrive_ros.training.warm_start import warm_start
 
 
 def new_checkpoint_folder(folder: Path, shards: list[Shard]) -> TargetConfig:
@@ -53,32 +52,29 @@ def new_target(config: TargetConfig, seed: int) -> AlpamayoTarget:
 class MiniTraining:
     """One run: scenes in `data`, everything in between in `run_folder`, the finished checkpoint in `checkpoint`."""
 
-    def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining, signals: SignalRefinement,
-                 reasoning: ReasoningTraining, action: ActionTraining, progress, log):
+    def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining,
+                 reasoning: ReasoningTraining, progress, log, start_from: Path | None = None):
         self.run_folder, self.checkpoint = run_folder, checkpoint
-        self.vision, self.signals, self.reasoning, self.action = vision, signals, reasoning, action
+        self.vision, self.reasoning = vision, reasoning
         self.progress, self.log = progress, log
         self.train, self.validation = open_shards(data / "train"), open_shards(data / "validation")
         run_folder.mkdir(parents=True, exist_ok=True)
         self.config = new_checkpoint_folder(checkpoint, self.train)
         self.target = new_target(self.config, reasoning.seed)
+        self.start_from = start_from
+        if start_from is not None:
+            warm_start(self.target, start_from)
 
     def run(self) -> dict:
         vision = self._vision_stage()
         _, grid = frame_patches(self.train[0].frames(0, 4), self.target)
         tokenizer = TargetTokenizer.load(self.config)
         train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation))
-        features = {name: self._features(name, shards) for name, shards in (("train", self.train), ("validation", self.validation))}
-        held_out = validation, features["validation"]
+        features, held_out = FrameFeatures(self.target, self.train), (validation, FrameFeatures(self.target, self.validation))
         stage = ReasoningStage(self.target, train, self.reasoning)
         with self.progress("reasoning and action", self.reasoning.steps) as bar:
-            record = train_reasoning(stage, train, features["train"], *held_out, self.reasoning,
+            record = train_reasoning(stage, train, features, *held_out, self.reasoning,
                                      self.run_folder / "reasoning.safetensors", bar, self.log, self._on_evaluation)
-        with self.progress("keys and values", len(train)) as bar:
-            cache = cache_prompts(stage, train, features["train"], bar)
-        with self.progress("action", self.action.steps) as bar:
-            record = train_action(stage, train, cache, *held_out, self.action, self.run_folder / "action.safetensors",
-                                  bar, self.log, self._on_evaluation) or record
         save_target(self.target, self.checkpoint)
         return self._record(vision, record, len(train))
 
@@ -92,25 +88,10 @@ class MiniTraining:
             with self.progress("vision", self.vision.steps) as bar:
                 pretrain_vision(stage, self.train, self.validation, self.vision, self.run_folder / "vision.safetensors",
                                 bar, self.log)
-            with self.progress("colours of signals", self.signals.steps) as bar:
-                approaches = draw_approaches(self.signals.worlds, os.cpu_count() or 1)
-                refine_signals(stage, approaches, FrameSampler(self.train), self.signals, bar)
             accuracy = vision_accuracy(stage, FrameSampler(self.validation))
             (self.run_folder / "vision.json").write_text(json.dumps(accuracy, indent=1))
             save_file({name: value.contiguous() for name, value in visual.state_dict().items()}, str(finished))
         return json.loads((self.run_folder / "vision.json").read_text())
-
-    def _features(self, split: str, shards: list[Shard]) -> torch.Tensor:
-        """Cached image features, computed once: the vision encoder is frozen by now."""
-        path = self.run_folder / f"features_{split}.safetensors"
-        if not path.exists():
-            with self.progress(f"features {split}", len(shards)) as bar:
-                save_file({"features": encode_all_frames(self.target, shards, bar)}, str(path))
-        features = load_file(path)["features"]
-        frames = sum(len(shard.scene) for shard in shards)
-        if len(features) != frames:
-            raise InputError(f"{path} holds {len(features)} frames, the scenes {frames}; delete it, the data changed")
-        return features
 
     def _on_evaluation(self, step: int, record: dict) -> None:
         """A checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
@@ -119,8 +100,8 @@ class MiniTraining:
             file.write(json.dumps({"step": step, **record}) + "\n")
 
     def _record(self, vision: dict, record: dict, samples: int) -> dict:
-        result = {"vision_accuracy": vision, "validation": record, "samples": samples,
-                  "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision), "signals": asdict(self.signals),
-                  "reasoning": asdict(self.reasoning), "action": asdict(self.action), "torch": torch.__version__}
+        result = {"start_from": self.start_from and str(self.start_from), "vision_accuracy": vision, "validation": record, "samples": samples,
+                  "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision),
+                  "reasoning": asdict(self.reasoning), "torch": torch.__version__}
         (self.run_folder / "training.json").write_text(json.dumps(result, indent=1))
         return result

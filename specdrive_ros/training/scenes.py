@@ -1,9 +1,12 @@
 """Driving scenes on disk: what `data generate` writes and every training stage reads.
 
-A shard is one safetensors file with a few episodes. Frames come at 10 Hz; a sample is an instant t0 with
+A shard is one safetensors file with a few episodes. A sample is an instant t0 with its four frames at 10 Hz,
 at least 1.5 s of history and the expert's own future. The expert is disturbed from time to time (a driver
 that never errs teaches no recovery); a sample's future is always the undisturbed expert's from t0 on, found
 by rolling a copy of the world forward.
+
+Frames that belong to no sample follow an episode's samples: the newest frame once more with the lamp in another
+colour and everything else as it was. In what merely happened, braking tells red from green; here only the lamp can.
 
 Knows the simulated world; knows no model and no torch.
 """
@@ -23,6 +26,7 @@ from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOIN
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.sim.scenario import FAMILIES, make_world
+from specdrive_ros.sim.traffic import SIGNAL_COLOURS
 from specdrive_ros.sim.world import Command, EgoState, World
 
 CAMERA = "rgb_front"
@@ -34,19 +38,28 @@ MAX_SPANS = 8
 
 @dataclass(frozen=True)
 class EpisodePlan:
-    """How an episode is recorded: many worlds and few frames of each. (With 65 frames from each of 1,000 worlds
-    vision learnt worlds by heart: the lead's colour 86 % right in training, 57 % in worlds held out.)
+    """How an episode is recorded: many worlds, a few instants of each, far enough apart to look different. (With 65
+    consecutive frames from each of 1,000 worlds vision learnt worlds by heart: the lead's colour 86 % right in
+    training, 57 % in worlds held out.)
 
-    lead_in_s:    the world runs this long (drawn between the two) before the first frame, poses only
-    seconds:      rendered length, s
-    sample_step:  frames between two samples
-    disturbed:    share of episodes in which the expert's hand is pushed now and then
+    lead_in_s:       the world runs this long (drawn between the two) before the first frame, poses only
+    samples:         at most, fewer where the drive ends before
+    sample_every_s:  between two samples
+    disturbed:       share of episodes in which the expert's hand is pushed now and then
     """
 
-    lead_in_s: tuple[float, float] = (1.5, 14.0)
-    seconds: float = 1.6
-    sample_step: int = 5
+    lead_in_s: tuple[float, float] = (1.5, 11.0)
+    samples: int = 4
+    sample_every_s: float = 1.5
     disturbed: float = 0.7
+
+    def frame_numbers(self, first: int) -> set[int]:
+        """Numbers (steps of 0.1 s) of the frames to draw when `first` is the first sample's newest."""
+        step = round(self.sample_every_s / FRAME_STEP_S)
+        return {first + k * step - back for k in range(self.samples) for back in range(FRAMES_PER_CAMERA)}
+
+    def is_sample(self, number: int, first: int) -> bool:
+        return number >= first and (number - first) % round(self.sample_every_s / FRAME_STEP_S) == 0
 
 
 class Disturbance:
@@ -98,31 +111,50 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
     rng = np.random.default_rng([seed, 7])
     world = make_world(family, seed, recovery=bool(rng.random() < 0.5))
     disturbance = Disturbance(rng, active=rng.random() < plan.disturbed)
-    lead_in = round(rng.uniform(*plan.lead_in_s) / FRAME_STEP_S)
-    first_sample = lead_in + FRAMES_PER_CAMERA - 1
-    frames, scene, poses, samples = [], [], [], []
-    for index in range(lead_in + round(plan.seconds / FRAME_STEP_S)):
+    first = round(rng.uniform(*plan.lead_in_s) / FRAME_STEP_S) + FRAMES_PER_CAMERA - 1
+    drawn = plan.frame_numbers(first)
+    frames, scene, poses, samples, twins = [], [], [], [], []
+    for number in range(max(drawn) + 1):
         if world.outcome() is not None:
             break
         poses.append((world.ego.x, world.ego.y, world.ego.yaw))
         label = world.label()
-        if index >= lead_in:
+        if number in drawn:
             frames.append(render(world, CAMERA))
             scene.append([label.scene[name] for name in SCENE_LABELS])
-        if index >= first_sample and (index - first_sample) % plan.sample_step == 0:
-            samples.append({"frame": len(frames) - 1, "future": expert_future(world),
-                            "history": poses_in_ego(np.array(poses[-HISTORY_POSES:]), world.ego),
-                            "speed": world.ego.speed, "spans": label.visual_spans,
-                            "words": {"text": label.text, "decision": label.decision, "cause": label.cause,
-                                      "family": family, "seed": seed, "time_s": round(world.time_s, 3)}})
+        if number in drawn and plan.is_sample(number, first):
+            history = poses_in_ego(np.array(poses[-HISTORY_POSES:]), world.ego)
+            samples.append(sample_of(world, family, seed, history, newest_frame=len(frames) - 1))
+            twins += signal_twin(world, label.scene, rng)
         for _ in range(round(FRAME_STEP_S / PHYSICS_STEP_S)):
             world.step(PHYSICS_STEP_S, disturbance.apply(world.time_s, world.ego.speed, world.expert_command()))
-    return {"frames": frames, "scene": scene, "samples": samples}
+    return {"frames": frames + [frame for frame, _ in twins], "scene": scene + [row for _, row in twins], "samples": samples}
 
 
-def write_shard(path: Path, recorded_worlds: list[tuple[str, int]], plan: EpisodePlan) -> int:
-    """Records the worlds into one shard, atomically. Returns the number of samples."""
-    episodes = [record_episode(family, seed, plan) for family, seed in recorded_worlds]
+def record_episodes(recorded_worlds: list[tuple[str, int]], plan: EpisodePlan) -> list[dict]:
+    return [record_episode(family, seed, plan) for family, seed in recorded_worlds]
+
+
+def sample_of(world: World, family: str, seed: int, history: np.ndarray, newest_frame: int) -> dict:
+    """What the expert would do from this instant on, and why. history: [16, 3] x, y, yaw in the ego frame."""
+    label = world.label()
+    words = {"text": label.text, "decision": label.decision, "cause": label.cause, "family": family, "seed": seed,
+             "time_s": round(world.time_s, 3)}
+    return {"frame": newest_frame, "future": expert_future(world), "history": history, "speed": world.ego.speed,
+            "spans": label.visual_spans, "words": words}
+
+
+def signal_twin(world: World, scene: dict[str, int], rng: np.random.Generator) -> list[tuple[np.ndarray, list[int]]]:
+    """[(frame, scene row)] of this instant with the lamp in another colour; nothing where no signal is in sight."""
+    if world.intent.signal == "none":
+        return []
+    colour = str(rng.choice([colour for colour in SIGNAL_COLOURS if colour != world.intent.signal]))
+    row = {**scene, "signal": 1 + SIGNAL_COLOURS.index(colour), "road_clear": -1}
+    return [(render(world, CAMERA, signal_override=colour), [row[name] for name in SCENE_LABELS])]
+
+
+def write_shard(path: Path, episodes: list[dict]) -> int:
+    """Writes what `record_episode` returned into one shard, atomically. Returns the number of samples."""
     starts = np.cumsum([0] + [len(episode["frames"]) for episode in episodes])
     samples = [sample | {"frame": start + sample["frame"]} for start, e in zip(starts, episodes) for sample in e["samples"]]
     spans = np.full((len(samples), MAX_SPANS, 2), -1, np.int16)

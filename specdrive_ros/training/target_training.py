@@ -15,8 +15,9 @@ from torch import nn
 
 from specdrive_ros.shapes import FUTURE_WAYPOINTS, WAYPOINT_TIMES_S
 from specdrive_ros.target.network import AlpamayoTarget, TextOutput
-from specdrive_ros.target.pixels import patchify
 from specdrive_ros.target.unicycle import action_to_trajectory
+from specdrive_ros.training.flow_loss import flow_loss
+from specdrive_ros.training.frame_features import FrameFeatures, frame_levels, frame_patches
 from specdrive_ros.training.samples import Batch, SampleSet
 from specdrive_ros.training.scenes import Shard
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
@@ -25,42 +26,31 @@ from specdrive_ros.training.vision_pretraining import FrameSampler, SceneHeads, 
 
 @dataclass(frozen=True)
 class ReasoningTraining:
-    """Settings of the second stage. `draws` flow-matching times and noises are drawn a sample."""
+    """Settings of the second stage. `draws` flow-matching times and noises are drawn a sample: flow matching needs
+    many more of them than reasoning needs samples, and a pass of the expert costs a tenth of the language model's."""
 
     steps: int = 3000
     batch: int = 16
     learning_rate: float = 8e-4
-    warmup: int = 100
+    warmup: int = 50
     weight_decay: float = 0.02
     flow_weight: float = 1.0
-    draws: int = 2
+    draws: int = 4
     feature_noise: float = 0.02
     evaluate_every: int = 250
     save_every: int = 100
     seed: int = 0
 
 
-def frame_patches(frames: np.ndarray, target: AlpamayoTarget) -> tuple[torch.Tensor, torch.Tensor]:
-    """uint8 [N, H, W, 3] -> patches [N * P, C] and grid [N, 3]."""
-    patches, grid = patchify(frames, target.config)
-    return torch.from_numpy(np.asarray(patches)), torch.from_numpy(np.asarray(grid))
-
-
-def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
-    """What the text model will read of N frames: merged tokens, then each deepstack level, each [N, V, E]."""
-    encoded = target.encode_images(patches, grid)
-    return [level.unflatten(0, (len(grid), -1)) for level in (encoded.embeddings, *encoded.deepstack)]
-
-
 class VisionStage(nn.Module):
     """Vision encoder and heads under one forward, as data-parallel training needs it."""
 
-    def __init__(self, target: AlpamayoTarget, scene_labels: dict[str, int], tokens: int):
+    def __init__(self, target: AlpamayoTarget, scene_labels: dict[str, int]):
         super().__init__()
         self.target = [target]  # in a list: only the vision encoder belongs to this stage's parameters
         self.visual = target.vlm.model.visual
         levels = 1 + len(target.config.vision.deepstack_visual_indexes)
-        self.heads = SceneHeads(scene_labels, tokens, target.config.vision.out_hidden_size, levels)
+        self.heads = SceneHeads(scene_labels, target.config.vision.out_hidden_size, levels)
 
     def forward(self, patches: torch.Tensor, grid: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         logits = self.heads(frame_levels(self.target[0], patches, grid))
@@ -69,7 +59,7 @@ class VisionStage(nn.Module):
 
 def new_vision_stage(target: AlpamayoTarget, shard: Shard, seed: int) -> VisionStage:
     torch.manual_seed(seed)
-    return VisionStage(target, shard.scene_labels, image_tokens(target, shard))
+    return VisionStage(target, shard.scene_labels)
 
 
 def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Shard], settings: VisionPretraining,
@@ -87,7 +77,7 @@ def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Sha
         step += 1
         bar.advance(1, f"loss {loss:.3f}")
         log.add_scalar("vision/loss", loss, step)
-        if step % 500 == 0 or step == settings.steps:
+        if step % settings.evaluate_every == 0 or step == settings.steps:
             record = vision_accuracy(stage, held_out)
             for name, value in record.items():
                 log.add_scalar(f"vision/accuracy/{name}", value, step)
@@ -126,22 +116,6 @@ def vision_accuracy(stage: VisionStage, held_out: FrameSampler, frames: int = 10
         for name, counts in stage.heads.accuracy(logits, labels).items():
             right[name] += counts
     return {name: float(good / max(1, all_of_them)) for name, (good, all_of_them) in right.items()}
-
-
-def image_tokens(target: AlpamayoTarget, shard: Shard) -> int:
-    _, grid = frame_patches(shard.frames(0, 1), target)
-    return int(grid[0].prod()) // target.config.vision.spatial_merge_size ** 2
-
-
-@torch.no_grad()
-def encode_all_frames(target: AlpamayoTarget, shards: list[Shard], bar) -> torch.Tensor:
-    """Features of every frame, float16 [frames, 1 + K, V, E] (merged tokens, then each deepstack level)."""
-    parts = []
-    for shard in shards:
-        for frames in np.array_split(shard.all_frames(), max(1, len(shard.scene) // 64)):
-            parts.append(torch.stack(frame_levels(target, *frame_patches(frames, target)), dim=1).half())
-        bar.advance(1)
-    return torch.cat(parts)
 
 
 class ReasoningStage(nn.Module):
@@ -187,18 +161,18 @@ class ReasoningStage(nn.Module):
 
     def flow(self, batch: dict[str, torch.Tensor], output: TextOutput) -> torch.Tensor:
         positions, visible = self.waypoints(batch["lengths"], batch["token_ids"].shape[1])
-        losses = [self.target.flow_matching_loss(batch["action"], output.key_values, positions, visible).mean()
+        losses = [flow_loss(self.target, batch["action"], output.key_values, positions, visible)
                   for _ in range(self.settings.draws)]
         return torch.stack(losses).mean()
 
 
-def tensors(batch: Batch, features: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
+def tensors(batch: Batch, features: FrameFeatures, device: torch.device) -> dict[str, torch.Tensor]:
     arrays = {name: torch.from_numpy(getattr(batch, name)) for name in ("token_ids", "weights", "lengths", "action")}
-    return {name: value.to(device) for name, value in (arrays | {"features": features[torch.from_numpy(batch.frame_rows)]}).items()}
+    return {name: value.to(device) for name, value in (arrays | {"features": features[batch.frame_rows]}).items()}
 
 
-def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: torch.Tensor, validation: SampleSet,
-                    validation_features: torch.Tensor, settings: ReasoningTraining, state_path: Path, bar, log,
+def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: FrameFeatures, validation: SampleSet,
+                    validation_features: FrameFeatures, settings: ReasoningTraining, state_path: Path, bar, log,
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
     """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
@@ -239,7 +213,7 @@ def reasoning_step(model, optimizer, accelerator, train, cached, settings, step,
 
 
 @torch.no_grad()
-def evaluate(stage: ReasoningStage, samples: SampleSet, features: torch.Tensor, count: int = 256) -> dict[str, float]:
+def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures, count: int = 256) -> dict[str, float]:
     """Held-out figures: slot words, whole sentences (teacher forced, so exact = greedy exact), ADE against constant velocity."""
     slots, sentences, errors, naive = [], [], [], []
     chosen = np.linspace(0, len(samples) - 1, min(count, len(samples))).astype(int)

@@ -1,7 +1,9 @@
 """First stage of mini: the vision encoder learns to name what is in the picture, from the world's own labels.
 
 Eleven times cheaper a sample than learning to see through the text loss. Linear heads read every output the
-text model will read (the merged tokens and each deepstack level) and are thrown away afterwards.
+text model will read (the merged tokens and each deepstack level) and are thrown away afterwards. They read the
+*mean* over an image's tokens: what only one token knew, the language model and the action expert would first have
+to learn to look for, each in its own attention; so the vision encoder spreads it over all of them.
 """
 
 from dataclasses import dataclass
@@ -23,24 +25,22 @@ class VisionPretraining:
     weight_decay: float = 0.02
     brightness: float = 0.08
     noise: float = 0.02
+    evaluate_every: int = 250
     seed: int = 0
 
 
 class SceneHeads(nn.Module):
     """One linear classifier per scene label on every level the text model reads."""
 
-    def __init__(self, scene_labels: dict[str, int], tokens: int, width: int, levels: int):
+    def __init__(self, scene_labels: dict[str, int], width: int, levels: int):
         super().__init__()
         self.scene_labels = scene_labels
-        classes = sum(scene_labels.values())
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(levels))
-        self.reduce = nn.ModuleList(nn.Linear(width, 64) for _ in range(levels))
-        self.classify = nn.ModuleList(nn.Linear(tokens * 64, classes) for _ in range(levels))
+        self.classify = nn.ModuleList(nn.Linear(width, sum(scene_labels.values())) for _ in range(levels))
 
     def forward(self, levels: list[torch.Tensor]) -> list[torch.Tensor]:
         """levels: each [B, tokens, width] -> logits, each [B, sum of classes]."""
-        return [classify(torch.relu(reduce(norm(level))).flatten(1))
-                for norm, reduce, classify, level in zip(self.norms, self.reduce, self.classify, levels)]
+        return [classify(norm(level).mean(1)) for norm, classify, level in zip(self.norms, self.classify, levels)]
 
     def loss(self, logits: list[torch.Tensor], labels: torch.Tensor) -> torch.Tensor:
         """labels: [B, K] class numbers, -1 where a label does not apply. The last level read counts half more."""

@@ -7,7 +7,7 @@ from specdrive_ros.cli.main import main
 
 def generate(folder, *more):
     return main(["data", "generate", "--out", str(folder), "--episodes", "3", "--validation-episodes", "1",
-                 "--seconds", "0.5", "--workers", "1", *more])
+                 "--samples", "1", "--workers", "1", *more])
 
 
 def test_a_second_run_makes_only_what_is_missing(tmp_path, capsys):
@@ -23,7 +23,7 @@ def test_a_second_run_makes_only_what_is_missing(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--seconds", "0.1"], ["--sample-step", "0"], ["--episodes", "-1"]])
+@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--samples", "0"], ["--sample-every", "0.1"], ["--episodes", "-1"]])
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert generate(tmp_path, *wrong) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -8,17 +8,19 @@ import pytest
 from specdrive_ros.errors import InputError
 from specdrive_ros.shapes import FRAME_STEP_S, FUTURE_WAYPOINTS, HISTORY_POSES
 from specdrive_ros.sim.ego import EgoState
+from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, Shard, expert_future,
-                                            open_shards, planar_poses, poses_in_ego, worlds, write_shard)
+                                            open_shards, planar_poses, poses_in_ego, record_episode, record_episodes, worlds,
+                                            write_shard)
 
-SHORT = EpisodePlan(lead_in_s=(1.5, 2.0), seconds=1.0)
+SHORT = EpisodePlan(lead_in_s=(1.5, 2.0), samples=3, sample_every_s=0.5)
 
 
 @pytest.fixture(scope="module")
 def shard(tmp_path_factory):
     path = tmp_path_factory.mktemp("scenes") / "shard-0.safetensors"
-    write_shard(path, worlds(TRAIN_SEED_BASE, len(FAMILIES)), SHORT)
+    write_shard(path, record_episodes(worlds(TRAIN_SEED_BASE, len(FAMILIES)), SHORT))
     return Shard(path)
 
 
@@ -62,10 +64,29 @@ def test_words_that_need_the_picture_are_marked_in_the_text(shard):
             assert words["text"][start:end].strip() == words["text"][start:end]
 
 
+def test_every_signal_is_drawn_again_in_another_colour():
+    episode = record_episode("traffic_light", 3, EpisodePlan(lead_in_s=(3.0, 3.1), samples=3, sample_every_s=0.5))
+    column = list(SCENE_LABELS).index("signal")
+    newest = [sample["frame"] for sample in episode["samples"] if episode["scene"][sample["frame"]][column] > 0]
+    first_twin = episode["samples"][-1]["frame"] + 1
+    assert newest and len(episode["frames"]) == len(episode["scene"]) == first_twin + len(newest)
+    for twin, original in enumerate(newest, start=first_twin):
+        assert 0 < episode["scene"][twin][column] != episode["scene"][original][column]
+        changed = np.any(episode["frames"][twin] != episode["frames"][original], axis=-1)
+        assert 0 < changed.mean() < 0.02  # the lamps and nothing else
+
+
+def test_samples_are_as_far_apart_as_asked_with_four_frames_each():
+    episode = record_episode("cruise", 4, EpisodePlan(lead_in_s=(2.0, 2.1), samples=3, sample_every_s=1.0))
+    times = [sample["words"]["time_s"] for sample in episode["samples"]]
+    assert np.allclose(np.diff(times), 1.0)
+    assert [sample["frame"] for sample in episode["samples"]] == [3, 7, 11]
+
+
 def test_same_seed_same_shard(tmp_path):
     pair = worlds(TRAIN_SEED_BASE + 6, 2)
-    write_shard(tmp_path / "shard-a.safetensors", pair, SHORT)
-    write_shard(tmp_path / "shard-b.safetensors", pair, SHORT)
+    write_shard(tmp_path / "shard-a.safetensors", record_episodes(pair, SHORT))
+    write_shard(tmp_path / "shard-b.safetensors", record_episodes(pair, SHORT))
     assert (tmp_path / "shard-a.safetensors").read_bytes() == (tmp_path / "shard-b.safetensors").read_bytes()
 
 
@@ -75,7 +96,7 @@ def test_drive_never_sees_a_training_world():
 
 
 def test_a_truncated_shard_is_one_clear_line(tmp_path, shard):
-    write_shard(tmp_path / "shard-0.safetensors", worlds(TRAIN_SEED_BASE, 1), SHORT)
+    write_shard(tmp_path / "shard-0.safetensors", record_episodes(worlds(TRAIN_SEED_BASE, 1), SHORT))
     path = tmp_path / "shard-0.safetensors"
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(InputError, match="shard-0.safetensors") as caught:

@@ -7,15 +7,12 @@ import pytest
 import torch
 
 from specdrive_ros.target.checkpoint import load_target
-from specdrive_ros.training.action_training import ActionTraining
 from specdrive_ros.training.mini import MiniTraining
-from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, worlds, write_shard
-from specdrive_ros.training.signal_refinement import SignalRefinement
+from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds, write_shard
 from specdrive_ros.training.target_training import ReasoningTraining
 from specdrive_ros.training.vision_pretraining import VisionPretraining
 
 VISION = VisionPretraining(steps=2, batch=4)
-SIGNALS = SignalRefinement(worlds=1, steps=1, batch=2)
 LOG = SimpleNamespace(add_scalar=lambda *_: None)
 
 
@@ -27,17 +24,16 @@ def quiet_progress(_name, _total):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    short = EpisodePlan(lead_in_s=(1.5, 2.0), seconds=0.8)
+    short = EpisodePlan(lead_in_s=(1.5, 2.0), samples=2, sample_every_s=0.5)
     for split, base in (("train", TRAIN_SEED_BASE), ("validation", VALIDATION_SEED_BASE)):
         (folder / split).mkdir()
-        write_shard(folder / split / "shard-0.safetensors", worlds(base, 4), short)
+        write_shard(folder / split / "shard-0.safetensors", record_episodes(worlds(base, 4), short))
     return folder
 
 
 def training(data, run, steps):
     settings = ReasoningTraining(steps=steps, batch=2, evaluate_every=100, save_every=1, warmup=1)
-    action = ActionTraining(steps=steps, batch=2, save_every=1, warmup=1)
-    return MiniTraining(data, run, run / "checkpoint", VISION, SIGNALS, settings, action, quiet_progress, LOG)
+    return MiniTraining(data, run, run / "checkpoint", VISION, settings, quiet_progress, LOG)
 
 
 def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch):

@@ -1,0 +1,59 @@
+"""Where the planner's own driving leads, and what the expert would do there (DAgger: Ross, Gordon, Bagnell 2011).
+
+The expert's drives never show what comes of the planner's small errors. Here the planner drives, with the latency
+of a real cycle, and every instant is labelled as always: with the expert's words and its future from there on.
+"""
+
+import numpy as np
+
+from specdrive_ros.evaluation.drive import DriveLog, Planner, drive_all_offline
+from specdrive_ros.observation.observation import Observation
+from specdrive_ros.plan import Plan
+from specdrive_ros.shapes import FRAMES_PER_CAMERA
+from specdrive_ros.sim.labels import SCENE_LABELS
+from specdrive_ros.sim.scenario import make_world
+from specdrive_ros.sim.scenario_playback import PlaybackConfig
+from specdrive_ros.sim.world import World
+from specdrive_ros.training.scenes import CAMERA, EpisodePlan, sample_of
+
+LATENCY_S = 0.3  # and so the time between two plans
+
+
+def record_drift(planner: Planner, family: str, seed: int, plan: EpisodePlan) -> dict:
+    """The planner's drive through one world, as `scenes.record_episode` returns the expert's."""
+    recorder = DriftRecorder(planner, family, seed, plan)
+    drive_all_offline(recorder, [(family, seed)], DriveLog(), latency_s=LATENCY_S, make=recorder.make)
+    return {"frames": recorder.frames, "scene": recorder.scene, "samples": recorder.samples}
+
+
+class DriftRecorder:
+    """Stands between the offline loop and the planner and keeps what the planner was shown."""
+
+    def __init__(self, planner: Planner, family: str, seed: int, plan: EpisodePlan):
+        self.planner, self.family, self.seed, self.recorded = planner, family, seed, plan
+        self.world: World | None = None
+        begin_s = PlaybackConfig().lead_in_s  # before that the expert drives
+        self.next_s = begin_s + float(np.random.default_rng([seed, 13]).uniform(0.0, 3.0 * plan.sample_every_s))
+        self.frames: list[np.ndarray] = []
+        self.scene: list[list[int]] = []
+        self.samples: list[dict] = []
+
+    def make(self, family: str, seed: int) -> World:
+        self.world = make_world(family, seed)
+        return self.world
+
+    def plan(self, observation: Observation) -> Plan:
+        if self.world.time_s >= self.next_s and len(self.samples) < self.recorded.samples:
+            self.next_s += self.recorded.sample_every_s
+            self._record(observation)
+        return self.planner.plan(observation)
+
+    def _record(self, observation: Observation) -> None:
+        self.frames += list(observation.frames[CAMERA])
+        newest = self.world.label().scene
+        unknown = dict.fromkeys(SCENE_LABELS, -1)  # of the frames before: their instants are gone
+        self.scene += [[row[name] for name in SCENE_LABELS] for row in [unknown] * (FRAMES_PER_CAMERA - 1) + [newest]]
+        history = observation.history
+        yaw = np.arctan2(history.rotation[:, 1, 0], history.rotation[:, 0, 0])
+        poses = np.concatenate([history.xyz[:, :2], yaw[:, None]], axis=1)
+        self.samples.append(sample_of(self.world, self.family, self.seed, poses, len(self.frames) - 1))

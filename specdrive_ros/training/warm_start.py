@@ -1,0 +1,48 @@
+"""Begins a training run with the weights of an earlier checkpoint instead of chance.
+
+Rows of the vocabulary follow their tokens, so the texts may have changed; whatever reads another normalisation or
+other Fourier features of actions begins anew.
+"""
+
+from pathlib import Path
+
+import torch
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.target.network import AlpamayoTarget
+from specdrive_ros.target.tokens import TargetTokenizer
+
+VOCABULARY_ROWS = ("vlm.model.language_model.embed_tokens.weight", "vlm.lm_head.weight")
+ACTION_PARTS = ("expert.", "action_in_proj.", "action_out_proj.")
+
+
+@torch.no_grad()
+def warm_start(target: AlpamayoTarget, folder: Path) -> list[str]:
+    """Copies what fits from the checkpoint in `folder`; returns the names of the weights that begin anew.
+
+    Raises InputError where the networks have other sizes.
+    """
+    source = load_target(folder)
+    same_actions = (source.config.action_space, source.config.action_input) == (target.config.action_space, target.config.action_input)
+    given, fresh = dict(source.named_parameters()), []
+    for name, parameter in target.named_parameters():
+        if name.startswith(ACTION_PARTS) and not same_actions:
+            fresh.append(name)
+            continue
+        rows = name in VOCABULARY_ROWS
+        shape, found = parameter.shape[rows:], given[name].shape[rows:] if name in given else "missing"
+        if found != shape:
+            raise InputError(f"cannot start from {folder}: {name} is {found} there and {shape} in the model to train")
+        if rows:
+            copy_vocabulary_rows(parameter, given[name], target, source)
+        else:
+            parameter.copy_(given[name])
+    return fresh
+
+
+def copy_vocabulary_rows(rows: torch.Tensor, given: torch.Tensor, target: AlpamayoTarget, source: AlpamayoTarget) -> None:
+    """rows [V, E] of `target`'s tokens from given [V', E] of `source`'s, where both have the token."""
+    own, theirs = (TargetTokenizer.load(each.config).tokenizer.get_vocab(with_added_tokens=True) for each in (target, source))
+    shared = sorted(own.keys() & theirs.keys())
+    rows[[own[token] for token in shared]] = given[[theirs[token] for token in shared]]
