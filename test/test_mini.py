@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specdrive_ros.cycle import Planner
-from specdrive_ros.evaluation.light_flip import light_flips
+from specdrive_ros.evaluation.counterfactual import flips
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, NANOSECONDS, WAYPOINT_TIMES_S
 from specdrive_ros.sim.scenario import FAMILIES
@@ -50,6 +50,6 @@ def test_plans_beat_constant_velocity_on_worlds_never_seen(planner):
 
 
 def test_the_colour_of_the_light_alone_changes_reasoning_and_plan(planner):
-    flips = light_flips(planner, cases=10, first_seed=500)
-    assert sum(flip.text_follows for flip in flips) >= 8, [(f.colour, f.reasoning, f.reasoning_flipped) for f in flips]
-    assert sum(flip.plan_follows for flip in flips) >= 8, [(f.colour, f.distance_m, f.distance_flipped_m) for f in flips]
+    found = flips(planner, "signal", cases=10, first_seed=500)
+    assert sum(flip.text_follows for flip in found) >= 8, [(f.shown, f.reasoning, f.reasoning_flipped) for f in found]
+    assert sum(flip.plan_follows for flip in found) >= 8, [(f.shown, f.distance_m, f.distance_flipped_m) for f in found]

@@ -16,6 +16,7 @@ from specdrive_ros.shapes import FUTURE_WAYPOINTS, HISTORY_POSES
 
 Poses = list[list[float]]  # [n][x m, y m, yaw rad] in the ego frame at t0
 Key = tuple[str, int]
+KINDS = {str: str, int: int, float: (int, float), bool: bool, list[int]: list, list[list[int]]: list}
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Row:
     other_seed: int
 
     def __post_init__(self):
+        for field in fields(self):
+            wanted = KINDS.get(field.type)
+            if wanted and not isinstance(getattr(self, field.name), wanted):
+                raise InputError(f"{field.name}: {getattr(self, field.name)!r}, must be {field.type}")
         if self.condition not in CONDITIONS:
             raise InputError(f"condition {self.condition!r}: must be one of {', '.join(CONDITIONS)}")
         for name, count in (("plan", FUTURE_WAYPOINTS), ("future", FUTURE_WAYPOINTS), ("history", HISTORY_POSES),

@@ -14,12 +14,13 @@ from specdrive_ros.sim.phrases import PHRASES
 MOST_SLOT_WORDS = 5  # "about 20 m ahead" has four
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _PIECE = re.compile(r"\{(\w+)\}|\[([^\]]+)\]")
-_SLOT = rf"(\S+(?: \S+){{0,{MOST_SLOT_WORDS - 1}}}?)"
+_SLOT = rf"([\w'-]+(?: [\w'-]+){{0,{MOST_SLOT_WORDS - 1}}}?)"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a sentence says. slots: names and words, as in sim/phrases.py."""
+    """What a sentence says. slots: names and words, as in sim/phrases.py; where two slots follow each other, how
+    their words are shared out between them is a guess."""
 
     decision: str
     cause: str
