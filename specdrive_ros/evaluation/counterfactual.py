@@ -40,6 +40,7 @@ COMFORTABLE_BRAKING_MPS2 = 3.0  # nearer than this allows nobody could stop: no 
 LEAST_CHANGE_M = 3.0  # of the distance planned in 6.4 s
 WORLDS_PER_CASE = 60  # so many worlds without a case: there is none to be found
 THERE = "there"
+THINGS_OF_A_WORLD = ("vehicles", "obstacles")  # lists of a world whose entries have an id
 
 
 @dataclass(frozen=True)
@@ -162,8 +163,8 @@ def expert_differs(world: World, thing: int, gap_m: float) -> int:
 def without(world: World, thing: int) -> World:
     """A copy of the world in which the thing is not."""
     ghost = copy.deepcopy(world)
-    ghost.vehicles = [vehicle for vehicle in ghost.vehicles if vehicle.id != thing]
-    ghost.obstacles = [obstacle for obstacle in ghost.obstacles if obstacle.id != thing]
+    for kept_in in THINGS_OF_A_WORLD:
+        setattr(ghost, kept_in, [one for one in getattr(ghost, kept_in) if one.id != thing])
     ghost.pass_paths = tuple(path for path in ghost.pass_paths if path.obstacle.id != thing)
     return ghost
 

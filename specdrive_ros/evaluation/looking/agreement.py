@@ -109,6 +109,7 @@ SIDEWAYS = (goes_aside, goes_back)
 RULES: dict[str, Callable[[Motion, int], bool]] = {
     "stop": stops,
     "yield": stops,
+    "emergency_stop": stops,
     "stay_stopped": stops,
     "slow": slows,
     "ease_off": slows,
