@@ -51,8 +51,8 @@ class Planner:
         self.settings, self.networks, self.tokenizer = settings, networks, tokenizer
         self.config = networks.config
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
-        rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
-        self.decoder: Decoder = AutoregressiveDecoder(networks, rules)
+        self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
+        self.decoder: Decoder = AutoregressiveDecoder(networks, self.rules)
         shape = (self.config.action_space.n_waypoints, 2)
         self.noise = np.random.default_rng(seed).standard_normal(shape, np.float32)
         self._cache: KeyValueCache | None = None
@@ -87,11 +87,7 @@ class Planner:
     def plan(self, observation: Observation) -> Plan:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
-        with _timed(stage_ms, "vision"):
-            features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
-        with _timed(stage_ms, "prefill"):
-            prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
-            state = self._prefill(prompt, features)
+        state = self.perceive(observation, stage_ms)
         reasoning = self.decoder.decode(state)
         stage_ms |= reasoning.stage_ms
         with _timed(stage_ms, "action"):
@@ -99,6 +95,17 @@ class Planner:
         with _timed(stage_ms, "check"):
             found = tuple(violations(plan, observation))
         return replace(plan, violations=found, stage_ms=stage_ms)
+
+    def perceive(self, observation: Observation, stage_ms: dict[str, float]) -> DecodingState:
+        """The target after the whole prompt, before its first word. Valid until the next observation.
+
+        stage_ms: takes the wall time of `vision` and `prefill`, milliseconds.
+        """
+        with _timed(stage_ms, "vision"):
+            features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
+        with _timed(stage_ms, "prefill"):
+            prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
+            return self._prefill(prompt, features)
 
     def _prefill(self, prompt: Prompt, features: VisionFeatures) -> DecodingState:
         embeddings = self.networks.embed(prompt.token_ids)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from specdrive_ros.cycle import Planner
-from specdrive_ros.evaluation.light_flip import light_flips
+from specdrive_ros.evaluation.counterfactual import flips
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, NANOSECONDS, WAYPOINT_TIMES_S
 from specdrive_ros.sim.scenario import FAMILIES
-from specdrive_ros.training.scenes import EpisodePlan, planar_poses, record_episode
+from specdrive_ros.training.scenes import EpisodePlan, planar_poses, record_episode, sample_frames
 
 HELD_OUT_SEEDS = range(700, 703)
 THREE_SECONDS = 30  # waypoints
@@ -27,7 +27,7 @@ def observations():
             stamps = {"rgb_front": np.arange(FRAMES_PER_CAMERA) * NANOSECONDS // 10}
             for sample in episode["samples"]:
                 history = EgoHistory(*planar_poses(sample["history"]), sample["speed"])
-                frames = {"rgb_front": np.stack(episode["frames"][-FRAMES_PER_CAMERA:])}
+                frames = {"rgb_front": np.stack(sample_frames(episode, sample))}
                 yield Observation(int(stamps["rgb_front"][-1]), frames, stamps, history), sample["future"]
 
 
@@ -50,6 +50,6 @@ def test_plans_beat_constant_velocity_on_worlds_never_seen(planner):
 
 
 def test_the_colour_of_the_light_alone_changes_reasoning_and_plan(planner):
-    flips = light_flips(planner, cases=10, first_seed=500)
-    assert sum(flip.text_follows for flip in flips) >= 8, [(f.colour, f.reasoning, f.reasoning_flipped) for f in flips]
-    assert sum(flip.plan_follows for flip in flips) >= 8, [(f.colour, f.distance_m, f.distance_flipped_m) for f in flips]
+    found = flips(planner, "signal", cases=10, first_seed=500)
+    assert sum(flip.text_follows for flip in found) >= 8, [(f.shown, f.reasoning, f.reasoning_flipped) for f in found]
+    assert sum(flip.plan_follows for flip in found) >= 8, [(f.shown, f.distance_m, f.distance_flipped_m) for f in found]

@@ -1,20 +1,22 @@
 """How far plans are from what was then driven: ADE and FDE in metres, in the ground plane.
 
 The future is the recording's own odometry, resampled in time into the ego frame at t0. Constant
-velocity is the baseline that any planner must beat. Knows nothing of bags and of models.
+velocity is the baseline that any planner must beat; constant turn rate and velocity is the one that a planner
+with eyes on the curve must beat. Knows nothing of bags and of models.
 """
 
 from array import array
 
 import numpy as np
 
-from specdrive_ros.geometry import in_frame, interpolate_poses, matrix_from_quaternion
+from specdrive_ros.geometry import in_frame, interpolate_poses, matrix_from_quaternion, wrap_angle, yaw_from_matrix
 from specdrive_ros.observation.history import POSITION_SLACK_M
 from specdrive_ros.observation.observation import EgoHistory
-from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_TIMES_S
+from specdrive_ros.shapes import HISTORY_STEP_S, NANOSECONDS, WAYPOINT_TIMES_S
 
 HORIZONS = {"1s": 10, "3s": 30, "6.4s": 64}  # name in summary.json -> waypoints up to and with it
 DIRECTION_STEPS = 2  # the last 0.2 s of history tell where the velocity points
+TURN_STEPS = 5  # the last 0.5 s tell how fast it turns: over less, the noise of a heading is too much of it
 STANDING_M = 0.01  # less than that in 0.2 s has no direction
 WAYPOINTS_NS = np.round(WAYPOINT_TIMES_S * NANOSECONDS).astype(np.int64)
 
@@ -80,6 +82,16 @@ def constant_velocity(history: EgoHistory) -> np.ndarray:
     forward = np.array([np.copysign(1.0, history.speed_mps), 0.0, 0.0])
     direction = moved / distance_m if distance_m > STANDING_M else forward
     return abs(history.speed_mps) * WAYPOINT_TIMES_S[:, None] * direction
+
+
+def constant_turn_rate_and_velocity(history: EgoHistory) -> np.ndarray:
+    """[64, 3] metres in the ego frame at t0: an arc from the present heading, at the speed of odometry and the
+    mean turn rate of the last 0.5 s."""
+    yaw = yaw_from_matrix(history.rotation[[-1 - TURN_STEPS, -1]])
+    turn_rate = wrap_angle(yaw[1] - yaw[0]) / (TURN_STEPS * HISTORY_STEP_S)  # rad/s, left positive
+    turned = turn_rate * WAYPOINT_TIMES_S
+    chord_m = history.speed_mps * WAYPOINT_TIMES_S * np.sinc(turned / (2 * np.pi))
+    return np.stack([chord_m * np.cos(turned / 2), chord_m * np.sin(turned / 2), np.zeros_like(turned)], axis=1)
 
 
 def displacements(xyz: np.ndarray, future: np.ndarray) -> np.ndarray:

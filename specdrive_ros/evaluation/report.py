@@ -4,7 +4,8 @@ Takes the summary (the contract's numbers) and the cycles; opens in any browser,
 Failures come first. All text from models, bags and arguments is escaped.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -13,13 +14,14 @@ import numpy as np
 
 from specdrive_ros.evaluation import plots
 from specdrive_ros.evaluation.pictures import data_uri, picture_of_plan
-from specdrive_ros.evaluation.report_page import SCRIPT, STYLE
+from specdrive_ros.evaluation.report_page import page, table, write_page
 from specdrive_ros.evaluation.summary import LATENCY_STAGES
 from specdrive_ros.plan import Plan
 from specdrive_ros.sim.pinhole import PinholeCamera
 
 PICTURES_PER_SCENARIO = 12
 PICTURES_PER_REPORT = 150  # keeps the page under about 6 MB
+FAILURES_WITH_PICTURE = 40
 REASONING_ROWS, REASONING_ROWS_OPEN = 200, 8
 DEADLINE_MS = 100.0
 OUTCOME_SIGNS = {
@@ -59,22 +61,14 @@ def scenario_key(name: str, seed: int) -> str:
 
 def write_report(path: Path, title: str, summary: Mapping, cycles: Sequence[ReportCycle]) -> None:
     """Writes the page; replaces `path` at once."""
-    path = Path(path)
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text(report_html(title, summary, cycles), encoding="utf-8")
-    beside.replace(path)
+    write_page(path, report_html(title, summary, cycles))
 
 
 def report_html(title: str, summary: Mapping, cycles: Sequence[ReportCycle]) -> str:
     """The page as text."""
     sections = _scenario_sections(summary, cycles)
     parts = [_header(title, summary), _tiles(summary), _notes(summary), _measurements(summary), *sections]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-        f"<body><main>{''.join(parts)}</main><script>{SCRIPT}</script></body></html>\n"
-    )
+    return page(title, "".join(parts))
 
 
 # Overview
@@ -159,7 +153,7 @@ def _trajectory_table(summary: Mapping) -> str:
     rows = [
         [label, *(_metres(trajectory[name].get(horizon)) for horizon in horizons)] for name, label in names
     ]
-    return f"<h3>Against the drive's own future</h3>{_table(['', *horizons], rows)}" + (
+    return f"<h3>Against the drive's own future</h3>{table(['', *horizons], rows)}" + (
         f'<p class="soft">{trajectory["evaluated"]} plans could be judged.</p>'
     )
 
@@ -176,14 +170,7 @@ def _input_table(summary: Mapping) -> str:
         ["reasoning tokens", summary["reasoning"]["tokens"]],
         ["reasoning cut short", summary["reasoning"]["truncated"]],
     ]
-    return f"<h3>Inputs and cycles</h3>{_table(['', 'count'], rows)}"
-
-
-def _table(head: Sequence, rows: Iterable[Sequence]) -> str:
-    def line(cells: Sequence, tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+    return f"<h3>Inputs and cycles</h3>{table(['', 'count'], rows)}"
 
 
 # Scenarios
@@ -197,7 +184,8 @@ def _scenario_sections(summary: Mapping, cycles: Sequence[ReportCycle]) -> list[
     names = [*results, *(name for name in driven if name not in results)]
     names.sort(key=lambda name: results.get(name, {}).get("outcome", "success") == "success")
     limit = max(2, min(PICTURES_PER_SCENARIO, PICTURES_PER_REPORT // max(1, len(names))))
-    overview = [_scenario_table(summary["scenarios"])] if results else []
+    failed = [(name, results[name]) for name in names if name in results and results[name]["outcome"] != "success"]
+    overview = [_scenario_table(summary["scenarios"]), _failures(failed, driven)] if results else []
     return overview + [_scenario(name, results.get(name), driven.get(name, []), limit) for name in names]
 
 
@@ -213,6 +201,35 @@ def _scenario_table(scenarios: Sequence[Mapping]) -> str:
     )
     head += '<td class="text soft">why</td></tr>'
     return f'<h2>Scenarios</h2><div class="card"><table>{head}{rows}</table></div>'
+
+
+def _failures(failed: Sequence[tuple[str, Mapping]], driven: Mapping[str, Sequence[ReportCycle]]) -> str:
+    """Every failure with its cause, what was last thought and the last picture, those that ended alike together."""
+    if not failed:
+        return ""
+    alike = sorted(failed, key=lambda one: one[1]["outcome"])
+    entries = "".join(
+        _failure(name, result, driven.get(name, ()), with_picture=number < FAILURES_WITH_PICTURE)
+        for number, (name, result) in enumerate(alike)
+    )
+    counts = Counter(OUTCOME_SIGNS.get(result["outcome"], result["outcome"]) for _, result in alike)
+    causes = ", ".join(f"{cause} {count}" for cause, count in counts.items())
+    heading = f'<h2>Failures</h2><p class="soft">{escape(causes)}; the last picture of each</p>'
+    return f'{heading}<div class="card"><div class="frames">{entries}</div></div>'
+
+
+def _failure(name: str, result: Mapping, cycles: Sequence[ReportCycle], *, with_picture: bool) -> str:
+    text = f"{_badge(result['outcome'])} <b>{escape(name)}</b><br>{escape(result['why'])}"
+    if cycles:
+        last = cycles[-1]
+        text += f'<br><span class="soft">{last.time_s:.1f} s:</span> <span class="reasoning">{escape(last.plan.reasoning)}</span>'
+    seen = [cycle for cycle in cycles if cycle.rgb is not None]
+    picture = ""
+    if seen and with_picture:
+        shown = seen[-1]
+        source = data_uri(picture_of_plan(shown.rgb, shown.camera, shown.plan))
+        picture = f'<div class="scene"><img src="{source}" alt="The last picture, at {shown.time_s:.1f} s"></div>'
+    return f'<figure class="failure frame">{picture}<figcaption>{text}</figcaption></figure>'
 
 
 def _badge(outcome: str) -> str:

@@ -1,8 +1,12 @@
-"""Style and script of the report: plain text constants, no external resources, no library.
+"""What all report pages share: the frame of a page, tables, style and script. No external resources, no library.
 
 The page is complete without the script; with it the pictures of a scenario become a player.
 Colours are of the Okabe-Ito palette, told apart by every kind of colour vision, and never the only sign.
 """
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
 
 STYLE = """
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#1b2129;--soft:#5b6673;--line:#dde2e8;
@@ -95,3 +99,30 @@ for (const section of document.querySelectorAll("section.scenario")) {
   show(section.classList.contains("failed") ? frames.length - 1 : 0);
 }
 """
+
+
+def page(title: str, body: str) -> str:
+    """A whole HTML document. title: plain text; body: HTML."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
+        f"<body><main>{body}</main><script>{SCRIPT}</script></body></html>\n"
+    )
+
+
+def table(head: Sequence, rows: Iterable[Sequence]) -> str:
+    """Cells are plain text or numbers."""
+
+    def line(cells: Sequence, tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
+def write_page(path: Path, text: str) -> None:
+    """Replaces `path` at once."""
+    path = Path(path)
+    beside = path.with_name(path.name + ".partial")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

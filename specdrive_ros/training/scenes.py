@@ -34,6 +34,7 @@ PHYSICS_STEP_S = 0.05
 TRAIN_SEED_BASE = 1_000_000_000  # `drive --seed` takes 0 … 999,999: training never sees those worlds
 VALIDATION_SEED_BASE = 2_000_000_000
 MAX_SPANS = 8
+LANE_AHEAD_M = np.arange(-5.0, 75.1, 2.5)  # along the road, from the rear axle
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,12 @@ def expert_future(world: World) -> np.ndarray:
     return poses_in_ego(poses, world.ego)
 
 
+def lane_ahead(world: World) -> np.ndarray:
+    """[33, 3] x, y, yaw (m, m, rad) in the ego frame at t0: the centre of the ego's lane, 5 m behind to 75 m ahead."""
+    poses = np.array([world.road.line.pose(world.ego_s + ahead_m, world.lane_d) for ahead_m in LANE_AHEAD_M])
+    return poses_in_ego(poses, world.ego)
+
+
 def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
     """Drives one world with the (disturbed) expert. Returns frames [F,H,W,3], scene [F,K] and the samples."""
     rng = np.random.default_rng([seed, 7])
@@ -140,8 +147,13 @@ def sample_of(world: World, family: str, seed: int, history: np.ndarray, newest_
     label = world.label()
     words = {"text": label.text, "decision": label.decision, "cause": label.cause, "family": family, "seed": seed,
              "time_s": round(world.time_s, 3)}
-    return {"frame": newest_frame, "future": expert_future(world), "history": history, "speed": world.ego.speed,
-            "spans": label.visual_spans, "words": words}
+    return {"frame": newest_frame, "future": expert_future(world), "lane": lane_ahead(world), "history": history,
+            "speed": world.ego.speed, "spans": label.visual_spans, "words": words}
+
+
+def sample_frames(episode: dict, sample: dict) -> list[np.ndarray]:
+    """The four frames of a sample, oldest first."""
+    return episode["frames"][sample["frame"] + 1 - FRAMES_PER_CAMERA:sample["frame"] + 1]
 
 
 def signal_twin(world: World, scene: dict[str, int], rng: np.random.Generator) -> list[tuple[np.ndarray, list[int]]]:

@@ -5,6 +5,7 @@ import pytest
 
 from specdrive_ros.evaluation.displacement import (
     OdometryTrace,
+    constant_turn_rate_and_velocity,
     constant_velocity,
     displacement_summary,
     displacements,
@@ -67,6 +68,35 @@ def history_of(velocity_in_ego, speed):
     ((0, 0, 0), 0, (0, 0))])
 def test_constant_velocity_goes_on_where_the_ego_was_moving(velocity, speed, end):
     np.testing.assert_allclose(constant_velocity(history_of(velocity, speed))[-1, :2], end, atol=1e-9)
+
+
+def turning_history(turn_rate, speed, last_steps=16):
+    """On an arc up to t0; turning only in the last steps."""
+    times = np.maximum(HISTORY_TIMES_S, -0.1 * last_steps)
+    yaw = turn_rate * times
+    cos, sin, zero = np.cos(yaw), np.sin(yaw), np.zeros(16)
+    rotation = np.stack([np.stack([cos, -sin, zero], 1), np.stack([sin, cos, zero], 1), np.tile([0, 0, 1.0], (16, 1))], 1)
+    return EgoHistory(np.zeros((16, 3)), rotation, speed)
+
+
+@pytest.mark.parametrize("turn_rate, speed", [(0.3, 8.0), (-0.5, 5.0), (0.7, 12.0), (0.3, -2.0)])
+def test_constant_turn_rate_goes_on_along_the_circle(turn_rate, speed):
+    path = constant_turn_rate_and_velocity(turning_history(turn_rate, speed))
+    radius, turned = speed / turn_rate, turn_rate * WAYPOINT_TIMES_S
+    np.testing.assert_allclose(path[:, 0], radius * np.sin(turned), atol=1e-9)
+    np.testing.assert_allclose(path[:, 1], radius * (1 - np.cos(turned)), atol=1e-9)
+
+
+@pytest.mark.parametrize("turn_rate", [0.0, 1e-12])
+def test_constant_turn_rate_without_a_turn_is_straight(turn_rate):
+    path = constant_turn_rate_and_velocity(turning_history(turn_rate, 10.0))
+    np.testing.assert_allclose(path, WAYPOINT_TIMES_S[:, None] * [10, 0, 0], atol=1e-6)
+
+
+def test_the_turn_rate_is_that_of_the_last_half_second_and_standing_goes_nowhere():
+    long, short = (turning_history(0.4, 10.0, steps) for steps in (16, 5))
+    np.testing.assert_allclose(constant_turn_rate_and_velocity(long), constant_turn_rate_and_velocity(short), atol=1e-9)
+    assert not constant_turn_rate_and_velocity(turning_history(0.4, 0.0)).any()
 
 
 def test_summary_counts_each_horizon_by_the_future_it_needs():

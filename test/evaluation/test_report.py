@@ -118,6 +118,23 @@ def test_failures_come_first_and_say_why(drive):
     assert "hit a cone at 3 m/s" in text
 
 
+def test_every_failure_is_listed_with_its_cause_the_last_thought_and_the_last_picture(drive):
+    summary = summary_of([row("cruise", 0), row("obstacle", 7, "collision", "hit <a> cone"),
+                          row("cruise", 8, "red_light", "crossed"), row("obstacle", 9, "collision", "hit a van")])
+    cycles = drive("cruise", 0, 3) + drive("obstacle", 7, 3) + drive("cruise", 8, 3, reasoning="Drive <on>")
+    text = report_html("Drive", summary, cycles)
+    page = Page(text)
+    listed = re.findall(r'<figure class="failure frame">.*?</figure>', text)
+    assert [re.search("<b>(.*?)</b>", one)[1] for one in listed] == ["obstacle, seed 7", "obstacle, seed 9", "cruise, seed 8"]
+    assert [one.count("<img") for one in listed] == [1, 0, 1], "seed 9 made no plan"
+    assert "hit &lt;a&gt; cone" in listed[0] and "Drive &lt;on&gt;" in listed[2] and "0.2 s" in listed[2]
+    assert "✕ collision 2, ✕ red light 1" in "".join(page.text)
+
+
+def test_without_a_failure_there_is_no_list_of_them(drive):
+    assert "Failures" not in report_html("Drive", summary_of([row("cruise", 0)]), drive("cruise", 0, 2))
+
+
 def test_a_scenario_without_a_plan_and_a_drive_without_a_scenario_have_a_page():
     Page(report_html("Drive", summary_of([row("cruise", 0, "timeout")]), []))
     Page(report_html("Drive", summary_of([]), []))

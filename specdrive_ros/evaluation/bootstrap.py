@@ -1,0 +1,56 @@
+"""Means with 95 % intervals, by drawing the samples again. Knows nothing of what was measured.
+
+A measure gives each sample a part and a whole, and its mean is the sum of the parts over the sum of the wholes:
+(error, 1) for a mean, (right, asked) for a share, (0, 0) for a sample that says nothing. Samples must be
+independent of each other. The draws depend on the number of samples alone, so equal inputs give equal figures
+and two measures of the same samples are compared in pairs.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+DRAWS, SEED, LEVEL = 2000, 0, 0.95
+DIGITS = 4
+
+
+def mean_with_interval(parts: np.ndarray, wholes: np.ndarray) -> dict:
+    """parts, wholes: [n]. {"mean", "low", "high", "n"}; None where nothing was asked, n: samples that say something."""
+    return _summary(_ratio(parts, wholes), _drawn(parts, wholes), int(np.count_nonzero(wholes)))
+
+
+def difference_with_interval(parts: np.ndarray, wholes: np.ndarray, other_parts: np.ndarray,
+                             other_wholes: np.ndarray) -> dict:
+    """The first mean less the other, of the same samples [n] measured twice; those that one of both says nothing
+    about are left out."""
+    both = (wholes > 0) & (other_wholes > 0)
+    ours, theirs = (parts[both], wholes[both]), (other_parts[both], other_wholes[both])
+    if not both.any():
+        return _summary(None, np.array([]), 0)
+    return _summary(_ratio(*ours) - _ratio(*theirs), _drawn(*ours) - _drawn(*theirs), int(both.sum()))
+
+
+def _ratio(parts: np.ndarray, wholes: np.ndarray) -> float | None:
+    return float(parts.sum() / wholes.sum()) if wholes.sum() else None
+
+
+def _drawn(parts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
+    """[draws] means of samples drawn again; draws in which nothing was asked are nan."""
+    times = _times_drawn(len(parts))
+    with np.errstate(invalid="ignore"):
+        return (times @ parts) / (times @ wholes)
+
+
+@lru_cache(maxsize=8)
+def _times_drawn(count: int) -> np.ndarray:
+    """[draws, count]: how often each sample is in each draw."""
+    return np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), DRAWS).astype(np.float32)
+
+
+def _summary(mean: float | None, drawn: np.ndarray, count: int) -> dict:
+    """One sample has a mean and no interval."""
+    if mean is None:
+        return {"mean": None, "low": None, "high": None, "n": 0}
+    edges = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if count > 1 else (None, None)
+    low, high = (None if edge is None else round(float(edge), DIGITS) for edge in edges)
+    return {"mean": round(mean, DIGITS), "low": low, "high": high, "n": count}
