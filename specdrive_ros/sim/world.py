@@ -30,6 +30,7 @@ from specdrive_ros.sim.walkers import Walker
 STEP_RANGE_S = (0.001, 0.2)
 STOP_SIGN_ZONE_M = 5.0
 LEAST_STAND_S = 0.5
+WALKER_BERTH_M = 2.5  # that other vehicles give to who crosses the road
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,9 @@ class World:
                 continue
             speed = other.speed * other.direction * vehicle.direction
             yield vehicle.direction * other.s - 0.5 * other.size.length_m, other.d, other.size.width_m, speed
+        for walker in self.walkers:
+            if walker.moving and not walker.arrived and vehicle.line is walker.line:
+                yield vehicle.direction * walker.s - WALKER_BERTH_M, walker.d, 2 * WALKER_BERTH_M, 0.0
         if vehicle.line is self.road.line:
             centre = self.ego_s + CENTRE_FROM_AXLE_M
             yield (
