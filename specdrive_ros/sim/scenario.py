@@ -8,10 +8,12 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.sim.appearance import TRAIN, Appearance, appearance_of
 from specdrive_ros.sim.families import following, intersections, lanes, passing, people
 from specdrive_ros.sim.families.draft import START_S, Draft
 from specdrive_ros.sim.families.surroundings import bystanders, oncoming, parked_aside
@@ -32,23 +34,38 @@ BUILDERS: dict[str, Callable[[np.random.Generator, bool], Draft]] = {
     "emergency_stop": people.emergency_stop,
 }
 FAMILIES: tuple[str, ...] = tuple(BUILDERS)
+ARROW_SHARE = 0.25  # of signals
 
 
-def make_world(family: str, seed: int, *, recovery: bool = False) -> World:
+def make_world(
+    family: str, seed: int, *, recovery: bool = False, appearance: str = TRAIN.name
+) -> World:
     """A world of one family. recovery: starts off centre, off heading and off speed, for training.
 
-    Raises InputError for a family that does not exist or a negative seed.
+    appearance: "train", or "held_out" for shades and styles that training never draws; the same scene else.
+    Raises InputError for a family or an appearance that does not exist, or a negative seed.
     """
+    look = appearance_of(appearance, seed)
     if family not in BUILDERS:
         raise InputError(f"no scenario family {family!r}: it must be one of {', '.join(FAMILIES)}")
     if seed < 0:
         raise InputError(f"seed {seed} is negative: it must be 0 or more")
     rng = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(family.encode()), int(recovery)]))
     draft = BUILDERS[family](rng, recovery)
-    return World(_finish(draft, family, seed, rng, recovery))
+    if draft.signal is not None:
+        draft.signal = replace(draft.signal, arrow=_shows_arrow(seed, recovery))
+    return World(_finish(draft, family, seed, rng, recovery, look))
 
 
-def _finish(draft: Draft, family: str, seed: int, rng: np.random.Generator, recovery: bool) -> Scene:
+def _shows_arrow(seed: int, recovery: bool) -> bool:
+    """Drawn from a stream of its own: a world whose signal has round lamps is what it was before arrows."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(b"arrow"), int(recovery)]))
+    return bool(rng.random() < ARROW_SHARE)
+
+
+def _finish(
+    draft: Draft, family: str, seed: int, rng: np.random.Generator, recovery: bool, look: Appearance
+) -> Scene:
     draft.vehicles += oncoming(rng, draft)
     draft.vehicles += [v for v in parked_aside(rng, draft.road) if not draft.is_clear_of(v.s)]
     draft.obstacles += [b for b in bystanders(rng, draft.road) if not draft.is_clear_of(b.s)]
@@ -74,7 +91,7 @@ def _finish(draft: Draft, family: str, seed: int, rng: np.random.Generator, reco
         walkers=draft.walkers,
         stop_sign=draft.stop_sign,
         free_lanes=draft.free_lanes,
-        scenery=make_scenery(draft.road, rng, FRONT_CAMERA.fx),
+        scenery=make_scenery(draft.road, rng, FRONT_CAMERA.fx, look),
     )
 
 
