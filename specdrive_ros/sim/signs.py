@@ -22,6 +22,7 @@ ARROW_UP = np.array(
     [(0.0, -0.42), (0.44, 0.02), (0.17, 0.02), (0.17, 0.4), (-0.17, 0.4), (-0.17, 0.02), (-0.44, 0.02)]
 )
 
+SIGN_BEHIND_LINE_M = 2.6  # so that it is in the picture of a car that stands at the line
 SIGN_HEIGHT_M, SIGN_RADIUS_M, LEAST_SIGN_RADIUS_PX = 2.6, 0.62, 6.5
 SIGN_RED_RGB, SIGN_WHITE_RGB = (204, 16, 24), (244, 244, 240)
 _ANGLES = np.pi * (np.arange(8) + 0.5) / 4
@@ -81,9 +82,9 @@ def _draw_pole(view: View, pole: np.ndarray, scale: float) -> None:
 
 
 def stop_sign_in_view(view: View, world):
-    """A red octagon with a white rim and bar, to the right of the stop line."""
-    road, s = world.road, world.stop_sign.crossing.s_stop_m
-    x, y, _ = road.line.pose(s, -(road.edge_m + 0.9))
+    """A red octagon with a white rim and white letters, to the right of the stop line."""
+    road, s = world.road, world.stop_sign.crossing.s_stop_m + SIGN_BEHIND_LINE_M
+    x, y, _ = road.line.pose(s, -(road.edge_m + 0.7))
     sign = view.to_camera(np.array([x, y, SIGN_HEIGHT_M]))
     if 1.0 < sign[2] < VIEW_M:
         pole = view.pixels(view.to_camera(np.array([[x, y, 0.0], [x, y, SIGN_HEIGHT_M]])))
@@ -98,5 +99,7 @@ def _draw_stop_sign(view: View, thing) -> None:
     for share, rgb in ((1.0, SIGN_WHITE_RGB), (0.84, SIGN_RED_RGB)):
         shape = (OCTAGON * share * radius + (u, v)) * ONE
         view.fill_pixels(shape.astype(np.int32), view.surface(rgb))
-    bar = 0.6 * radius, 0.17 * radius
-    view.rectangle(u - bar[0], v - bar[1], u + bar[0], v + bar[1], view.surface(SIGN_WHITE_RGB))
+    for x in (-0.54, -0.18, 0.18, 0.54):  # four letters, too small to be read
+        half_w, half_h = 0.11 * radius, 0.24 * radius
+        middle = u + x * radius
+        view.rectangle(middle - half_w, v - half_h, middle + half_w, v + half_h, view.surface(SIGN_WHITE_RGB))

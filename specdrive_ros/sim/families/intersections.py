@@ -93,7 +93,7 @@ def stop_sign(rng: np.random.Generator, recovery: bool) -> Draft:
     road = make_road(rng, kind, segments, lanes)
     crossing = make_intersection(road.line, s_stop, half_width)
     road = Road(road.line, kind, lanes, road.centre_solid, (crossing,))
-    draft = Draft(road, int(rng.integers(lanes)), wanted, wanted, s_stop + 2 * half_width + 30.0, 50.0)
+    draft = Draft(road, lanes - 1, wanted, wanted, s_stop + 2 * half_width + 30.0, 50.0)
     draft.stop_sign = StopSign(STOP_SIGN_ID, crossing)
     draft.oncoming_most = 0
     arrival_s = reach / wanted + 3.0
