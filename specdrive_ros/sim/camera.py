@@ -21,7 +21,7 @@ from specdrive_ros.sim.bodies import bodies_in_view, houses_in_view, trees_in_vi
 from specdrive_ros.sim.figures import walkers_in_view
 from specdrive_ros.sim.ground import draw_ground
 from specdrive_ros.sim.pinhole import FRONT_CAMERA, PinholeCamera, front_camera, project
-from specdrive_ros.sim.signs import signals_in_view, stop_sign_in_view
+from specdrive_ros.sim.signs import lane_end_sign_in_view, signals_in_view, stop_sign_in_view
 from specdrive_ros.sim.traffic import SIGNAL_COLOURS
 from specdrive_ros.sim.view import View
 
@@ -72,6 +72,8 @@ def _things(view: View, world, signal_override: str | None, without: Collection[
         yield from signals_in_view(view, world, signal_override)
     if world.stop_sign is not None and world.stop_sign.id not in without:
         yield from stop_sign_in_view(view, world)
+    if world.road.lane_end is not None:
+        yield from lane_end_sign_in_view(view, world)
     if world.walkers:
         yield from walkers_in_view(view, world, without)
 

@@ -169,7 +169,7 @@ def _room_beside(world, side: str) -> bool:
     vehicle, gap = neighbour(world, side)
     if vehicle is None:
         return True
-    return gap > 5.0 + 0.3 * world.ego.speed + 1.6 * max(world.ego.speed - vehicle.speed, 0.0)
+    return gap > 7.0 + 0.4 * world.ego.speed + 1.6 * max(world.ego.speed - vehicle.speed, 0.0)
 
 
 def _oncoming_conflict(world, passing: PassPath, s: float, margin_s: float) -> bool:

@@ -220,8 +220,8 @@ PHRASES: dict[tuple[str, str], tuple[str, ...]] = {
         f"Let the {LEAD} in the {{side}} lane go first because our lane [narrows] {{where}}.",
     ),
     ("change_lane", "slow_lead"): (
-        f"Change to the {{side}} lane since the {LEAD} {{where}} [crawls] and that lane is [free].",
-        f"Overtake the [slow] {LEAD} {{where}} on the {{side}} because the lane there is [free].",
+        f"Change to the {{side}} lane since the {LEAD} {{where}} [crawls] and that lane has [room].",
+        f"Overtake the [slow] {LEAD} {{where}} on the {{side}} because there is [room] in that lane.",
         f"Move to the {{side}} lane to pass the {LEAD} {{where}} that shows [hazard lights].",
     ),
     ("follow", "lane_occupied"): (

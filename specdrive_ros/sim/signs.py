@@ -1,4 +1,4 @@
-"""Draws what stands beside the road to be obeyed: signals with round lamps or arrows, and the stop sign.
+"""Draws what stands beside the road to be obeyed: signals with round lamps or arrows, and signs.
 
 Each `*_in_view` yields (distance, draw, thing); the caller sorts and draws far to near.
 """
@@ -25,6 +25,12 @@ ARROW_UP = np.array(
 SIGN_BEHIND_LINE_M = 2.6  # so that it is in the picture of a car that stands at the line
 SIGN_HEIGHT_M, SIGN_RADIUS_M, LEAST_SIGN_RADIUS_PX = 2.6, 0.62, 6.5
 SIGN_RED_RGB, SIGN_WHITE_RGB = (204, 16, 24), (244, 244, 240)
+SIGN_YELLOW_RGB, BLACK_RGB = (250, 190, 10), (16, 16, 16)
+DIAMOND = np.array([(0.0, -1.0), (1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)])
+LANE_END_LINES = (
+    np.array([(-0.25, 0.5), (-0.25, -0.5)]),
+    np.array([(0.35, 0.5), (0.35, 0.15), (0.05, -0.2), (0.05, -0.5)]),
+)
 _ANGLES = np.pi * (np.arange(8) + 0.5) / 4
 OCTAGON = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], 1)
 
@@ -103,3 +109,26 @@ def _draw_stop_sign(view: View, thing) -> None:
         half_w, half_h = 0.11 * radius, 0.24 * radius
         middle = u + x * radius
         view.rectangle(middle - half_w, v - half_h, middle + half_w, v + half_h, view.surface(SIGN_WHITE_RGB))
+
+
+def lane_end_sign_in_view(view: View, world):
+    """A yellow diamond where the outer lane begins to narrow: its right border comes in."""
+    road, s = world.road, world.road.lane_end.s_taper_m
+    x, y, _ = road.line.pose(s, -(road.edge_m + 0.8))
+    sign = view.to_camera(np.array([x, y, SIGN_HEIGHT_M]))
+    if 1.0 < sign[2] < VIEW_M:
+        pole = view.pixels(view.to_camera(np.array([[x, y, 0.0], [x, y, SIGN_HEIGHT_M]])))
+        yield float(sign[2]), _draw_lane_end_sign, (sign, pole)
+
+
+def _draw_lane_end_sign(view: View, thing) -> None:
+    sign, pole = thing
+    u, v, scale = view.upright(sign)
+    _draw_pole(view, pole, 0.6 * scale)
+    radius = max(1.2 * SIGN_RADIUS_M * scale, 1.2 * LEAST_SIGN_RADIUS_PX)
+    for share, rgb in ((1.0, BLACK_RGB), (0.88, SIGN_YELLOW_RGB)):
+        view.fill_pixels(((DIAMOND * share * radius + (u, v)) * ONE).astype(np.int32), view.surface(rgb))
+    for line in LANE_END_LINES:
+        points = ((line * radius + (u, v)) * ONE).astype(np.int32)
+        thick = max(1, int(0.13 * radius))
+        cv2.polylines(view.canvas, [points], False, view.surface(BLACK_RGB), thick, cv2.LINE_AA, SHIFT)

@@ -86,6 +86,8 @@ class LaneShift:
     def offset(self, since_s: float) -> float:
         """The offset so long after the indicator came on."""
         done = min(max((since_s - INDICATES_FIRST_S) / self.duration_s, 0.0), 1.0)
+        if done == 1.0:
+            return self.to_d
         return self.from_d + (self.to_d - self.from_d) * 0.5 * (1 - math.cos(math.pi * done))
 
 

@@ -201,7 +201,8 @@ class World:
     def _stop_ahead(self, vehicle: Vehicle, own_front: float) -> float:
         """Distance to where the vehicle must stop, else inf: a closed stop line, or the end of its lane."""
         if vehicle.shift is not None and vehicle.shift_since_s == math.inf:
-            return vehicle.shift.end_s - own_front + 1.0
+            gap = vehicle.shift.end_s - own_front
+            return gap + 1.0 if vehicle.speed**2 / (2 * max(gap, 0.1)) > 1.0 else math.inf
         if self.signal is not None:
             line, closed = self._signal_for(vehicle)
         elif self.stop_sign is not None and vehicle.line is self.stop_sign.crossing.cross:

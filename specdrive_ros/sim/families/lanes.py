@@ -96,7 +96,7 @@ def lane_change(rng: np.random.Generator, recovery: bool) -> Draft:
         share = rng.uniform(0.55, 0.75)
         ahead = gap + speed * catch_up_s - share * wanted * catch_up_s + rng.uniform(-12.0, 2.0)
         draft.vehicles.append(_vehicle(rng, OTHER_ID, road, 1 - lane, max(ahead, 2.0), share * wanted))
-    limit_s = catch_up_s + 20.0
+    limit_s = catch_up_s + 26.0
     draft.goal_s = START_S + gap + speed * (limit_s + 3.0)  # behind the slow vehicle it cannot be reached in time
     draft.time_limit_s = limit_s
     return draft
