@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdrive_ros.sim.control import CURVE_BRAKE_MPS2, CURVE_LATERAL_MPS2
-from specdrive_ros.sim.ego import FRONT_FROM_AXLE_M, LENGTH_M, REAR_OVERHANG_M, WIDTH_M
+from specdrive_ros.sim.ego import FRONT_FROM_AXLE_M, LENGTH_M, WIDTH_M
 from specdrive_ros.sim.paths import PassPath
 from specdrive_ros.sim.road import SAMPLE_STEP_M, ZEBRA_LENGTH_M
 from specdrive_ros.sim.traffic import Vehicle
@@ -30,6 +30,7 @@ LANE_END_WARNING_M = 45.0  # a vehicle so near the end of its lane is going to m
 CAMERA_FROM_AXLE_M = 1.6
 HALF_VIEW = math.tan(math.radians(36.0))  # a little inside the picture's edge
 WALKER_CLEARANCE_M = 0.7
+REMEMBERED_M = 5.0  # the centre of a passed vehicle behind our rear bumper
 
 
 @dataclass(frozen=True)
@@ -182,11 +183,14 @@ def _cut_in(world, front: float) -> tuple[Vehicle | None, float, bool]:
 
 
 def neighbour(world, side: str) -> tuple[Vehicle | None, float]:
-    """The nearest vehicle beside us or ahead in the next lane of our direction; (None, inf) if free."""
+    """The nearest vehicle ahead or beside us in the next lane of our direction; (None, inf) if free.
+
+    One that we have just passed has left the picture, but a driver remembers it.
+    """
     lane_d = world.road.beside(world.lane_d, side)
     if lane_d is None:
         return None, math.inf
-    return nearest_in_lane(world, lane_d, NEIGHBOUR_RANGE_M, behind_m=LENGTH_M + REAR_OVERHANG_M)
+    return nearest_in_lane(world, lane_d, NEIGHBOUR_RANGE_M, behind_m=LENGTH_M + REMEMBERED_M)
 
 
 # ---- crossings and people ---------------------------------------------------------------------------------
@@ -253,9 +257,9 @@ def _state_of(walker: Walker, lane_d: float) -> str:
     reach = 0.5 * (WIDTH_M + walker.size.length_m) + WALKER_CLEARANCE_M
     if walker.past(lane_d, reach):
         return "none" if walker.sudden else "away"
-    if not walker.moving:
-        return "none" if walker.sudden and not walker.crosses(lane_d, reach) else "waiting"
-    return "sudden" if walker.sudden else "crossing"
+    if walker.sudden:
+        return "sudden" if walker.moving or walker.crosses(lane_d, reach) else "none"
+    return "crossing" if walker.moving else "waiting"
 
 
 def _covered(world, walker: Walker) -> bool:

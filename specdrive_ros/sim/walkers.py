@@ -21,7 +21,7 @@ class Walker:
     """On the road's line at arc length s, going from offset d to `to_d`.
 
     begin_gap_m: goes when the ego's front is nearer than this; -inf waits for a slow ego alone.
-    sudden:      steps out from behind `cover` and does not look.
+    sudden:      steps out from behind `cover` and does not look; startled, it stands at `freeze_d` for `freeze_s`.
     """
 
     id: int
@@ -35,6 +35,8 @@ class Walker:
     begin_gap_m: float = math.inf
     sudden: bool = False
     cover: Vehicle | Obstacle | None = None
+    freeze_d: float = 0.0
+    freeze_s: float = 0.0
     moving: bool = False
     walked_m: float = 0.0
 
@@ -59,11 +61,15 @@ class Walker:
     def advance(self, ego_gap_m: float, ego_speed_mps: float, dt: float) -> None:
         """ego_gap_m: from the ego's front to the walker, along the road."""
         slow = ego_speed_mps < SLOW_EGO_MPS and ego_gap_m < SLOW_EGO_GAP_M and not self.sudden
-        self.moving = not self.arrived and (self.moving or ego_gap_m < self.begin_gap_m or slow)
+        begins = self.walked_m > 0.0 or ego_gap_m < self.begin_gap_m or slow
+        target = self.freeze_d if self.freeze_s > 0.0 else self.to_d
+        self.moving = begins and abs(target - self.d) > 1e-6
         if self.moving:
-            step = min(self.speed * dt, abs(self.to_d - self.d))
+            step = min(self.speed * dt, abs(target - self.d))
             self.d += self.heading_left * step
             self.walked_m += step
+        elif begins:
+            self.freeze_s = max(0.0, self.freeze_s - dt)
 
     def past(self, lane_d: float, reach_m: float) -> bool:
         """Whether it is beside the strip `lane_d` ± `reach_m` and will not come into it."""

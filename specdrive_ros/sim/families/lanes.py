@@ -65,9 +65,8 @@ def merge(rng: np.random.Generator, recovery: bool) -> Draft:
     if not ours_ends:
         draft.vehicles.append(_merging(rng, road, end, wanted))
     elif rng.random() < 0.6:
-        draft.vehicles.append(
-            _vehicle(rng, OTHER_ID, road, 0, rng.uniform(-1.5, 9.0), wanted * rng.uniform(0.86, 0.97))
-        )
+        gap = rng.uniform(-1.0, 8.0) + (10.0 if recovery else 0.0)  # a fast start shall not pass it
+        draft.vehicles.append(_vehicle(rng, OTHER_ID, road, 0, gap, wanted * rng.uniform(0.95, 1.02)))
     return draft
 
 

@@ -83,7 +83,7 @@ def emergency_stop(rng: np.random.Generator, recovery: bool) -> Draft:
     draft.kept_clear = ((cover.s - 16.0, s_hazard + 14.0),)
     draft.oncoming_most = 1
     if rng.random() < 0.86:
-        draft.walkers.append(_hazard(rng, road, kind, s_hazard, side, cover))
+        draft.walkers.append(_hazard(rng, draft, kind, s_hazard, side, cover))
     return draft
 
 
@@ -100,12 +100,22 @@ def _parked_cover(
 
 
 def _hazard(
-    rng: np.random.Generator, road: Road, kind: str, s: float, side: int, cover: Vehicle
+    rng: np.random.Generator, draft: Draft, kind: str, s: float, side: int, cover: Vehicle
 ) -> Walker:
-    begin = rng.uniform(16.0, 22.0) if side < 0 else rng.uniform(20.0, 28.0)
-    speed = rng.uniform(*HAZARD_MPS[kind])
-    end = -side * (road.edge_m + rng.uniform(2.5, 4.0))
-    colour = str(rng.choice(COLOURS))
+    """It stands startled in our lane for a while: whoever does not brake hits it."""
+    road = draft.road
     return Walker(
-        HAZARD_ID, kind, colour, road.line, s, cover.d, end, speed, begin, sudden=True, cover=cover
+        HAZARD_ID,
+        kind,
+        str(rng.choice(COLOURS)),
+        road.line,
+        s,
+        cover.d,
+        to_d=-side * (road.edge_m + rng.uniform(2.5, 4.0)),
+        speed=rng.uniform(*HAZARD_MPS[kind]),
+        begin_gap_m=rng.uniform(15.0, 20.0) if side < 0 else rng.uniform(19.0, 25.0),
+        sudden=True,
+        cover=cover,
+        freeze_d=draft.lane_d + rng.uniform(-0.4, 0.4),
+        freeze_s=rng.uniform(2.0, 3.5),
     )
