@@ -30,6 +30,7 @@ from specdrive_ros.sim.walkers import Walker
 STEP_RANGE_S = (0.001, 0.2)
 STOP_SIGN_ZONE_M = 5.0
 LEAST_STAND_S = 0.5
+ARRIVING_MPS = 2.0
 WALKER_BERTH_M = 2.5  # that other vehicles give to who crosses the road
 
 
@@ -227,10 +228,11 @@ class World:
         return vehicle.direction * 0.5 * crossing.cross.length_m - self.road.edge_m - 3.0
 
     def _ego_has_the_way(self) -> bool:
-        """At the stop sign the ego goes next once it stands, until it has left the crossing."""
-        crossing = self.stop_sign.crossing
-        inside = crossing.s_stop_m < self.ego_s + FRONT_FROM_AXLE_M and self.ego_s < crossing.s_end_m + 2.0
-        return inside or self.stood_at_sign_s > 0.0
+        """At the stop sign the ego goes next once it has all but stopped, until it has left the crossing."""
+        crossing, front = self.stop_sign.crossing, self.ego_s + FRONT_FROM_AXLE_M
+        inside = crossing.s_stop_m < front and self.ego_s < crossing.s_end_m + 2.0
+        arrives = crossing.s_stop_m - STOP_SIGN_ZONE_M < front and self.ego.speed < ARRIVING_MPS
+        return inside or arrives or self.stood_at_sign_s > 0.0
 
     def _judge(self, front_before: float) -> Outcome | None:
         return (
