@@ -56,7 +56,9 @@ class CrossingShape:
 
 @dataclass(frozen=True, eq=False)
 class Scenery:
-    """road_rgb … : surface colours, light applied (to `ground_rgb_plain` not). Boxes, trees and dashes are sorted by arc length.
+    """road_rgb … : surface colours, light applied (to `ground_rgb_plain` not).
+
+    Boxes, trees and dashes are sorted by arc length.
 
     boxes [B, 8, 3], box_rgb [B, 3], box_s [B]; box_frames [B, 3, 3] turns the map into units of a box,
     about box_centres [B, 3]; trees [T, 4] (x, y, trunk height, crown radius),

@@ -20,6 +20,7 @@ BRAKE_LIGHT_HOLD_S = 0.6
 STANDING_MPS = 0.3
 INDICATES_FIRST_S = 0.9
 LEAST_SHIFT_GAP_M = 4.0
+SHIFT_HEADWAY_S = 2.5  # more room where the ego comes up fast
 BLINK_HZ = 1.6
 
 
@@ -79,8 +80,9 @@ class LaneShift:
     begin_s: float = -math.inf
     end_s: float = math.inf
 
-    def may_begin(self, s: float, ego_gap_m: float) -> bool:
-        ahead = LEAST_SHIFT_GAP_M <= ego_gap_m <= self.begin_gap_m
+    def may_begin(self, s: float, ego_gap_m: float, closing_mps: float) -> bool:
+        least = LEAST_SHIFT_GAP_M + SHIFT_HEADWAY_S * max(closing_mps, 0.0)
+        ahead = least <= ego_gap_m <= max(self.begin_gap_m, least + 2.0)
         return s >= self.begin_s and (ahead or ego_gap_m < -20.0)
 
     def offset(self, since_s: float) -> float:
@@ -142,14 +144,17 @@ class Vehicle:
                 wanted = speed
         return wanted
 
-    def move_over(self, ego_gap_m: float, time_s: float) -> None:
+    def move_over(self, ego_gap_m: float, ego_speed_mps: float, time_s: float) -> None:
         """Follows the planned change of lane. ego_gap_m: from the ego's front to the vehicle's rear."""
         if self.shift is None:
             return
-        if self.shift_since_s == math.inf and self.shift.may_begin(self.s, ego_gap_m):
+        if self.shift_since_s == math.inf and self._may_shift(ego_gap_m, ego_speed_mps):
             self.shift_since_s = time_s
         if self.shift_since_s < math.inf:
             self.d = self.shift.offset(time_s - self.shift_since_s)
+
+    def _may_shift(self, ego_gap_m: float, ego_speed_mps: float) -> bool:
+        return self.shift.may_begin(self.s, ego_gap_m, ego_speed_mps - self.speed)
 
     def advance(self, gap: float, closing: float, time_s: float, dt: float) -> None:
         """One IDM step; a phase slower than the current speed is braked for at `deceleration_mps2`."""

@@ -152,9 +152,8 @@ class World:
         moving = [v for v in self.vehicles if not v.parked]
         gaps = [self._gap_ahead(v) for v in moving]
         for vehicle, (gap, closing) in zip(moving, gaps):
-            vehicle.move_over(
-                vehicle.s - 0.5 * vehicle.size.length_m - self.ego_s - FRONT_FROM_AXLE_M, self.time_s
-            )
+            ego_gap = vehicle.s - 0.5 * vehicle.size.length_m - self.ego_s - FRONT_FROM_AXLE_M
+            vehicle.move_over(ego_gap, self.ego.speed, self.time_s)
             vehicle.advance(gap, closing, self.time_s, dt)
 
     def _count_standing(self, dt: float) -> None:
