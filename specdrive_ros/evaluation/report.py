@@ -28,6 +28,7 @@ OUTCOME_SIGNS = {
     "success": "✓ success",
     "collision": "✕ collision",
     "red_light": "✕ red light",
+    "stop_sign": "✕ stop sign",
     "off_road": "✕ off the road",
     "timeout": "✕ timeout",
 }

@@ -26,7 +26,7 @@ LATENCY_STAGES = (
     "check",
     "publish",
 )
-OUTCOMES = ("success", "collision", "red_light", "off_road", "timeout")
+OUTCOMES = ("success", "collision", "red_light", "stop_sign", "off_road", "timeout")
 ERROR_HORIZONS = ("1s", "3s", "6.4s")
 
 _COUNT, _NUMBER, _TEXT = "a count (integer, 0 or more)", "a number", "text"

@@ -1,4 +1,4 @@
-"""Draws what stands: houses, trees, vehicles with their lights, cones, people, signals.
+"""Draws what has a body: houses, trees, vehicles with their lights, cones.
 
 Each `*_in_view` yields (distance, draw, thing); the caller sorts and draws far to near.
 """
@@ -11,28 +11,20 @@ from functools import lru_cache
 import cv2
 import numpy as np
 
+from specdrive_ros.sim.appearance import Proportions
+from specdrive_ros.sim.figures import draw_bystander
 from specdrive_ros.sim.ground import VIEW_M
 from specdrive_ros.sim.pinhole import NEAR_M
 from specdrive_ros.sim.scenery import BOX_CORNERS
-from specdrive_ros.sim.traffic import SIGNAL_COLOURS, Vehicle
+from specdrive_ros.sim.traffic import BLINK_HZ, Vehicle
 from specdrive_ros.sim.view import FOG_M, ONE, SHIFT, View
 
-PAINT = {
-    "white": (232, 232, 228),
-    "black": (34, 34, 38),
-    "red": (176, 26, 30),
-    "blue": (34, 70, 178),
-    "yellow": (228, 188, 30),
-}
 GLASS_RGB, TYRE_RGB = (44, 54, 66), (22, 22, 24)
 BRAKE_ON_RGB, BRAKE_CORE_RGB, BRAKE_OFF_RGB = (255, 48, 36), (255, 170, 140), (92, 14, 16)
 HEADLIGHT_RGB = (255, 250, 225)
 CONE_RGB, CONE_BAND_RGB = (255, 106, 16), (240, 240, 236)
-SKIN_RGB, TROUSERS_RGB, TRUNK_RGB = (206, 160, 130), (40, 44, 60), (70, 54, 40)
-LAMP_RGB = {"red": (255, 40, 32), "yellow": (255, 205, 30), "green": (40, 255, 120)}
-LAMP_GLOW_RGB = {"red": (173, 33, 28), "yellow": (173, 141, 28), "green": (33, 173, 86)}
-LAMP_OFF_RGB = {"red": (62, 20, 20), "yellow": (60, 52, 18), "green": (16, 52, 30)}
-CASE_RGB, POLE_RGB = (20, 21, 24), (92, 96, 100)
+TRUNK_RGB = (70, 54, 40)
+INDICATOR_RGB, INDICATOR_CORE_RGB = (255, 150, 10), (255, 214, 120)
 
 # Faces of a box: axis, side (outward), corners in order (indices into BOX_CORNERS), brightness.
 FACE_AXES = np.array([0, 0, 1, 1, 2])
@@ -42,9 +34,6 @@ FACE_BRIGHTNESS = np.array([0.80, 0.80, 0.62, 0.92, 1.08])
 
 FIELD = 0.85  # lateral per forward metre at the picture's edge, with some room
 LEAST_BRAKE_PX = 2.6 * ONE  # lamps never get lower than this on the canvas
-
-HEAD_WIDTH_M, HEAD_HEIGHT_M, LAMP_RADIUS_M, LAMP_SPACING_M = 1.2, 2.8, 0.4, 0.9
-LEAST_HEAD_PX = 14.0
 
 
 # ---- houses and trees -------------------------------------------------------------------------------------
@@ -131,15 +120,16 @@ class BodyShape:
         return 8 * len(self.centres)
 
 
-@lru_cache(maxsize=16)
-def _body_shape(kind: str, length: float, width: float, height: float) -> BodyShape:
-    shoulder = {"car": 0.58, "van": 0.45}.get(kind, 1.0) * height
+@lru_cache(maxsize=32)
+def _body_shape(kind: str, length: float, width: float, height: float, build: Proportions) -> BodyShape:
+    height *= build.height
+    shoulder = {"car": build.car_shoulder, "van": build.van_shoulder}.get(kind, 1.0) * height
     boxes = [_local_box(-0.5 * length, 0.5 * length, width, 0.0 if kind == "box" else 0.28, shoulder)]
     if kind == "car":
-        boxes.append(_local_box(-0.36 * length, 0.22 * length, 0.86 * width, shoulder, height))
+        boxes.append(_local_box(build.cabin_rear * length, build.cabin_front * length, 0.86 * width, shoulder, height))
     elif kind == "van":
-        boxes.append(_local_box(-0.5 * length, 0.36 * length, 0.97 * width, shoulder, height))
-    quads = _lamp_quads(kind, length, width, height)
+        boxes.append(_local_box(-0.5 * length, build.van_front * length, 0.97 * width, shoulder, height))
+    quads = _lamp_quads(kind, length, width, height, build)
     quads.append(BOX_CORNERS[[0, 4, 6, 2]] * [length, width, 0.0])
     lows, highs = (
         np.array([f(0) for f in (box.min if low else box.max for box in boxes)]) for low in (True, False)
@@ -147,14 +137,16 @@ def _body_shape(kind: str, length: float, width: float, height: float) -> BodySh
     return BodyShape(np.concatenate(boxes + quads), 0.5 * (lows + highs), highs - lows)
 
 
-def _lamp_quads(kind: str, length: float, width: float, height: float) -> list[np.ndarray]:
+def _lamp_quads(
+    kind: str, length: float, width: float, height: float, build: Proportions
+) -> list[np.ndarray]:
     rear, front = -0.5 * length - 0.02, 0.5 * length + 0.02
     low = 0.42 * height if kind != "truck" else 0.9
     brake = [
         _quad_across(rear, y, y - side * 0.27 * width, low, low + 0.34) for side, y in _sides(0.5 * width)
     ]
     head = [_quad_across(front, y, y - side * 0.42, low, low + 0.24) for side, y in _sides(0.47 * width)]
-    glass_x = -0.36 * length - 0.02 if kind == "car" else rear
+    glass_x = build.cabin_rear * length - 0.02 if kind == "car" else rear
     glass_low, glass_high = (0.64, 0.95) if kind == "car" else (0.6, 0.9)
     window = _quad_across(glass_x, 0.38 * width, -0.38 * width, glass_low * height, glass_high * height)
     third = _quad_across(glass_x - 0.01, 0.3 * width, -0.3 * width, 0.9 * height, 0.98 * height)
@@ -178,7 +170,7 @@ def bodies_in_view(view: View, world, without: Collection[int]):
     for thing in (*world.vehicles, *world.obstacles):
         if thing.id in without:
             continue
-        x, y, yaw = thing.pose() if isinstance(thing, Vehicle) else (thing.x, thing.y, thing.yaw)
+        x, y, yaw = thing.pose()
         reach = 0.5 * thing.size.length_m
         depth = float(r[2, 0] * x + r[2, 1] * y + view.offset[2])
         aside = float(r[0, 0] * x + r[0, 1] * y + view.offset[0])
@@ -188,7 +180,8 @@ def bodies_in_view(view: View, world, without: Collection[int]):
 
 def _draw_body(view: View, thing) -> None:
     item, x, y, yaw, depth = thing
-    shape = _body_shape(item.kind, item.size.length_m, item.size.width_m, item.size.height_m)
+    size, look = item.size, view.scenery.appearance
+    shape = _body_shape(item.kind, size.length_m, size.width_m, size.height_m, look.proportions)
     c, s = math.cos(yaw), math.sin(yaw)
     turn = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
     place = np.array([x, y, 0.0])
@@ -198,7 +191,7 @@ def _draw_body(view: View, thing) -> None:
     pixels = view.pixels(points)
     if item.kind != "box":
         _draw_shadow(view, points[-4:], pixels[-4:], cut)
-    paint = view.surface(PAINT[item.colour], depth)
+    paint = view.surface(look.paint[item.colour], depth)
     visible = (((eye - shape.centres) / shape.extents)[:, FACE_AXES] * FACE_SIDES > 0.5).tolist()
     shade = (1.0 + (FACE_BRIGHTNESS - 1.0) * view.scenery.light.face_contrast).tolist()
     for i, faces in enumerate(visible):
@@ -207,7 +200,10 @@ def _draw_body(view: View, thing) -> None:
         block = slice(8 * i, 8 * i + 8)
         _draw_faces(view, (points[block], np.take(pixels[block], FACE_CORNERS, axis=0), faces, colours, cut))
     if item.kind != "box" and not cut:
-        _draw_lamps(view, item, pixels[shape.lamps : -4].reshape(-1, 4, 2), float(eye[0]))
+        quads = pixels[shape.lamps : -4].reshape(-1, 4, 2)
+        _draw_lamps(view, item, quads, float(eye[0]))
+        if isinstance(item, Vehicle) and not item.parked and any(item.indicates):
+            _draw_indicators(view, item, quads, float(eye[0]))
 
 
 def _draw_shadow(view: View, points: np.ndarray, pixels: np.ndarray, cut: bool) -> None:
@@ -232,6 +228,17 @@ def _draw_lamps(view: View, item, quads: np.ndarray, eye_forward: float) -> None
                 view.fill_pixels(_grown(quad, 0.5 * LEAST_BRAKE_PX, 0.5), BRAKE_CORE_RGB)
         else:
             cv2.fillPoly(view.canvas, list(quads[:2]), view.surface(BRAKE_OFF_RGB), cv2.LINE_AA, SHIFT)
+
+
+def _draw_indicators(view: View, item: Vehicle, quads: np.ndarray, eye_forward: float) -> None:
+    """Amber, blinking, at the outer ends of the rear lamps, or of the front lamps when it comes towards us."""
+    if (view.time_s * BLINK_HZ) % 1.0 > 0.6:
+        return
+    first = 0 if eye_forward < 0 else 2
+    for quad, on in zip(quads[first : first + 2], item.indicates):
+        if on:
+            view.fill_pixels(_grown(quad, 1.5 * LEAST_BRAKE_PX, 1.2), INDICATOR_RGB)
+            view.fill_pixels(_grown(quad, 0.75 * LEAST_BRAKE_PX, 0.6), INDICATOR_CORE_RGB)
 
 
 def _grown(quad: np.ndarray, least_height: float, share: float = 1.0) -> np.ndarray:
@@ -271,49 +278,4 @@ def _cone_part(view: View, u: float, v: float, scale: float, low: float, high: f
     view.fill_pixels((np.array(corners) * ONE).astype(np.int32), rgb)
 
 
-def _draw_pedestrian(view: View, thing) -> None:
-    item, x, y, _, depth = thing
-    if depth < 1.0:
-        return
-    u, v, scale = view.upright(view.ground_to_camera(np.array([x, y])))
-    view.rectangle(u - 0.17 * scale, v - 0.85 * scale, u + 0.17 * scale, v, view.surface(TROUSERS_RGB, depth))
-    coat = view.surface(PAINT[item.colour], depth)
-    view.rectangle(u - 0.24 * scale, v - 1.5 * scale, u + 0.24 * scale, v - 0.8 * scale, coat)
-    view.disc(u, v - 1.62 * scale, 0.14 * scale, view.surface(SKIN_RGB, depth))
-
-
-_DRAW = {"cones": _draw_cones, "pedestrian": _draw_pedestrian}
-
-
-# ---- signals ----------------------------------------------------------------------------------------------
-
-
-def signals_in_view(view: View, world, override: str | None):
-    """Two heads show the same colour: beside the stop line and over the lane beyond the crossing."""
-    crossing, road = world.signal_intersection, world.road
-    colour = override or world.signal.colour(world.time_s)
-    side = -(road.edge_m + 1.0)
-    places = (crossing.s_stop_m + 0.8, side, 3.6), (crossing.s_end_m + 1.5, world.lane_d - 0.6, 5.4)
-    for s, d, height in places:
-        x, y, _ = road.line.pose(s, d)
-        px, py, _ = road.line.pose(s, side)
-        head = view.to_camera(np.array([x, y, height]))
-        if 1.5 < head[2] < VIEW_M:
-            pole = np.array([[px, py, 0.0], [px, py, height + 1.0], [x, y, height + 1.0]])
-            yield float(head[2]), _draw_signal, (head, view.pixels(view.to_camera(pole)), colour)
-
-
-def _draw_signal(view: View, thing) -> None:
-    head, pole, colour = thing
-    u, v, scale = view.upright(head)
-    cv2.polylines(
-        view.canvas, [pole], False, view.surface(POLE_RGB), max(1, int(0.2 * scale)), cv2.LINE_AA, SHIFT
-    )
-    scale *= max(1.0, LEAST_HEAD_PX / (HEAD_HEIGHT_M * scale))
-    half_w, half_h = 0.5 * HEAD_WIDTH_M * scale, 0.5 * HEAD_HEIGHT_M * scale
-    view.rectangle(u - half_w, v - half_h, u + half_w, v + half_h, CASE_RGB)
-    for i, name in enumerate(SIGNAL_COLOURS):
-        lamp_v, radius = v + (i - 1) * LAMP_SPACING_M * scale, LAMP_RADIUS_M * scale
-        if name == colour:
-            view.disc(u, lamp_v, 1.35 * radius, LAMP_GLOW_RGB[name])
-        view.disc(u, lamp_v, radius, LAMP_RGB[name] if name == colour else LAMP_OFF_RGB[name])
+_DRAW = {"cones": _draw_cones, "pedestrian": draw_bystander}

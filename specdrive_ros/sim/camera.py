@@ -1,7 +1,7 @@
 """What the front camera sees of a world: a drawn picture, [H, W, 3] uint8 RGB.
 
 Everything a driver needs is drawn: road and marks, stop line, vehicles with brake lights, signals,
-obstacles, houses and trees. Painter's algorithm, far to near, at twice the size, then averaged down.
+obstacles, people, signs, houses and trees. Painter's algorithm, far to near, at twice the size, then averaged down.
 The picture depends on the world's state alone; rendering twice gives the same bytes. `signal_override`
 and `without` change one thing and leave every other pixel as it was (camera noise included).
 
@@ -10,16 +10,18 @@ Frames per second:  python -m specdrive_ros.sim.camera
 
 import argparse
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 import cv2
 import numpy as np
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.sim.bodies import bodies_in_view, houses_in_view, signals_in_view, trees_in_view
+from specdrive_ros.sim.bodies import bodies_in_view, houses_in_view, trees_in_view
+from specdrive_ros.sim.figures import walkers_in_view
 from specdrive_ros.sim.ground import draw_ground
 from specdrive_ros.sim.pinhole import FRONT_CAMERA, PinholeCamera, front_camera, project
+from specdrive_ros.sim.signs import lane_end_sign_in_view, signals_in_view, stop_sign_in_view
 from specdrive_ros.sim.traffic import SIGNAL_COLOURS
 from specdrive_ros.sim.view import View
 
@@ -33,13 +35,13 @@ def render(
     camera_name: str = FRONT_CAMERA.name,
     *,
     signal_override: str | None = None,
-    without: Collection[int] = (),
+    without: Collection[int | str] = (),
 ) -> np.ndarray:
     """The camera's picture of the world now, uint8 [H, W, 3] RGB.
 
     signal_override: draw every signal in this colour ("red", "yellow", "green").
-    without:         ids of vehicles, obstacles or signals that are not drawn.
-    Raises InputError for a camera the world does not have or a colour no signal has.
+    without:         what is not drawn: ids, or roles in `ROLES` ("lead", "pedestrian", "hazard" …).
+    Raises InputError for a camera the world does not have, a colour no signal has or a role there is not.
     """
     if camera_name not in world.cameras:
         raise InputError(f"no camera {camera_name!r}: this world has {', '.join(world.cameras)}")
@@ -50,7 +52,8 @@ def render(
     camera = world.cameras[camera_name]
     view = View(world, camera)
     draw_ground(view, world)
-    for _, draw, thing in sorted(_things(view, world, signal_override, without), key=lambda t: -t[0]):
+    left_out = _ids(world, without)
+    for _, draw, thing in sorted(_things(view, world, signal_override, left_out), key=lambda t: -t[0]):
         draw(view, thing)
     picture = cv2.resize(view.canvas, (camera.width, camera.height), interpolation=cv2.INTER_AREA)
     return cv2.add(
@@ -67,6 +70,37 @@ def _things(view: View, world, signal_override: str | None, without: Collection[
     yield from bodies_in_view(view, world, without)
     if world.signal is not None and world.signal.id not in without:
         yield from signals_in_view(view, world, signal_override)
+    if world.stop_sign is not None and world.stop_sign.id not in without:
+        yield from stop_sign_in_view(view, world)
+    if world.road.lane_end is not None:
+        yield from lane_end_sign_in_view(view, world)
+    if world.walkers:
+        yield from walkers_in_view(view, world, without)
+
+
+# What plays a part for the driver now -> what it is; every walker is left out, not only the nearest.
+ROLES: dict[str, Callable] = {
+    "lead": lambda world: [world.intent.lead],
+    "cut_in": lambda world: [world.intent.cut_in],
+    "cross_vehicle": lambda world: [world.intent.cross_vehicle],
+    "pedestrian": lambda world: [walker for walker in world.walkers if not walker.sudden],
+    "hazard": lambda world: [walker for walker in world.walkers if walker.sudden],
+    "stop_sign": lambda world: [world.stop_sign],
+    "signal": lambda world: [world.signal],
+}
+
+
+def _ids(world, without: Collection[int | str]) -> set[int]:
+    """Roles by the ids of who plays them now; a role that nobody plays leaves out nothing."""
+    ids = set()
+    for entry in without:
+        if not isinstance(entry, str):
+            ids.add(entry)
+        elif entry in ROLES:
+            ids.update(thing.id for thing in ROLES[entry](world) if thing is not None)
+        else:
+            raise InputError(f"without {entry!r}: it must be an id or one of {', '.join(ROLES)}")
+    return ids
 
 
 def _noise(camera: PinholeCamera, sigma: float, seed: int, frame: int) -> np.ndarray:

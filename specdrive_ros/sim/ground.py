@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 
 from specdrive_ros.sim.pinhole import NEAR_M
+from specdrive_ros.sim.road import SAMPLE_STEP_M
 from specdrive_ros.sim.scenery import MARK_WIDTH_M, PAVEMENT_M, SUPERSAMPLE
 from specdrive_ros.sim.view import SHIFT, View
 
@@ -35,7 +36,11 @@ def draw_ground(view: View, world) -> None:
     rows = np.minimum(np.maximum(ROW_OFFSETS + int(2 * world.ego_s), 0), len(line.xy) - 1)
     centre = view.ground_to_camera(line.xy[rows])
     across = line.normal[rows] @ view.rotation[:, :2].T
-    strips = centre + _strip_offsets(road)[:, None, None] * across
+    offsets = _strip_offsets(road)
+    if road.lane_end is None:
+        strips = centre + offsets[:, None, None] * across
+    else:
+        strips = centre + _narrowed(offsets, road, rows * SAMPLE_STEP_M)[:, :, None] * across
     ribbon = _Ribbon(view, strips)
     ribbon.draw(0, 1, scenery.pavement_rgb)
     near = [c for c in scenery.crossings if -40.0 < c.s_centre_m - world.ego_s < VIEW_M]
@@ -51,6 +56,8 @@ def draw_ground(view: View, world) -> None:
         view.fill(view.ground_to_camera(crossing.road), scenery.road_rgb)
         view.fill(view.ground_to_camera(crossing.stop_line), scenery.white_rgb)
     _draw_dashes(view, world.ego_s)
+    if len(scenery.zebra):
+        _draw_zebra(view, world.ego_s)
     _roughen(view)
 
 
@@ -75,6 +82,12 @@ def _strip_offsets(road) -> np.ndarray:
             -outer,
         ]
     )
+
+
+def _narrowed(offsets: np.ndarray, road, s: np.ndarray) -> np.ndarray:
+    """[borders, rows]: what lies at the right edge comes in where a lane ends."""
+    at_right_edge = offsets < -road.edge_m + road.kind.shoulder_m + 0.5 * road.kind.lane_width_m
+    return offsets[:, None] + at_right_edge[:, None] * road.lane_end.lost_width(s)
 
 
 class _Ribbon:
@@ -107,6 +120,13 @@ def _draw_dashes(view: View, ego_s: float) -> None:
     yellow = scenery.dash_yellow[first:last]
     view.fill_all(quads[yellow], scenery.yellow_rgb)
     view.fill_all(quads[~yellow], scenery.white_rgb)
+
+
+def _draw_zebra(view: View, ego_s: float) -> None:
+    scenery = view.scenery
+    near = (scenery.zebra_s > ego_s) & (scenery.zebra_s < ego_s + MARK_VIEW_M)
+    for quad in view.ground_to_camera(scenery.zebra[near]):
+        view.fill(quad, scenery.white_rgb)
 
 
 def _roughen(view: View) -> None:

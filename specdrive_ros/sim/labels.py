@@ -9,10 +9,13 @@ the picture; `scene_labels` says what the picture shows.
 import math
 from dataclasses import dataclass
 
-from specdrive_ros.sim.expert import Intent, PassPath
+from specdrive_ros.sim import thoughts
+from specdrive_ros.sim.control import braking_needed
+from specdrive_ros.sim.expert import Intent
 from specdrive_ros.sim.phrases import choose_phrase, fill
 from specdrive_ros.sim.scene_labels import SCENE_LABELS, bend_ahead, scene_of
-from specdrive_ros.sim.traffic import STANDING_MPS, Vehicle
+from specdrive_ros.sim.thoughts import Thought, lead_slots, obstacle_slots
+from specdrive_ros.sim.traffic import STANDING_MPS
 
 __all__ = ["SCENE_LABELS", "Label", "Labeller"]
 
@@ -28,7 +31,15 @@ SOFT = {
 HOLD_S = 1.0
 CLOSE_M, FAR_M = 14.0, 30.0
 WHERE = ("close ahead", "about 20 m ahead", "far ahead")
+GONE = {  # what held us up -> why we start
+    "pedestrian": "pedestrian_gone",
+    "hazard": "hazard_gone",
+    "stop_sign": "stop_sign",
+    "cross_traffic": "stop_sign",
+}
 OFFSET_ON_M, OFFSET_OFF_M = 0.55, 0.25
+HARD_BRAKING_MPS2 = 4.0
+THINGS = ("lead", "obstacle", "person", "stop_sign", "cut_in", "lane_end")
 HEADING_ON_RAD, HEADING_OFF_RAD = math.radians(5.0), math.radians(1.0)
 
 
@@ -41,14 +52,6 @@ class Label:
     decision: str
     cause: str
     scene: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Thought:
-    decision: str
-    cause: str
-    slots: dict[str, str]
-    context: str = ""
 
 
 class Band:
@@ -92,7 +95,7 @@ class Labeller:
         self._thought: Thought | None = None
         self._since_s = 0.0
         self._phrase = ""
-        self._where = {"lead": Band((CLOSE_M, FAR_M), 1.5), "obstacle": Band((CLOSE_M, FAR_M), 1.5)}
+        self._where = {name: Band((CLOSE_M, FAR_M), 1.5) for name in THINGS}
         self._bend = Band((-0.017, -0.005, 0.005, 0.017), 0.0012)
         self._drifted = Switch(OFFSET_ON_M, OFFSET_OFF_M)
         self._turned = Switch(HEADING_ON_RAD, HEADING_OFF_RAD)
@@ -100,7 +103,10 @@ class Labeller:
         self._fast = Switch(1.2, 0.5)
         self._curve_brake = Switch(0.4, -0.1)
         self._lead_stands = Switch(-1.0, -1.5)
+        self._hard = Switch(HARD_BRAKING_MPS2, -1.0)
         self._starting = False
+        self._stopped_for: Thought | None = None
+        self._overtaking: dict[str, str] = {}
 
     def consider(self, world, intent: Intent) -> None:
         """Follows the course of events. Call it once per step, in the order of time."""
@@ -135,40 +141,85 @@ class Labeller:
         elif speed > 2.5:
             self._starting = False
         lead_first = intent.lead is not None and intent.lead_gap_m < intent.signal_gap_m
-        thought = self._standing_or_starting(intent, speed, lead_first) if self._starting else None
+        thought = self._people(world, intent) or thoughts.of_stop_sign(world, intent, self._place)
+        thought = thought or self._moving_off(intent) or self._lanes(world, intent)
+        if thought is None and self._starting:
+            thought = self._standing_or_starting(world, intent, speed, lead_first)
         thought = thought or self._around_obstacle(intent, speed)
         if thought is None and lead_first:
             thought = self._lead(world, intent)
-        thought = thought or self._signal(intent) or self._lateral(intent, drifted, turned)
-        return thought or self._road(world, intent, bend)
+        thought = thought or self._signal(world, intent) or self._lateral(intent, drifted, turned)
+        return thought or thoughts.of_crossing(world, intent) or self._road(world, intent, bend)
 
-    def _standing_or_starting(self, intent: Intent, speed: float, lead_first: bool) -> Thought | None:
+    def _place(self, name: str, gap_m: float) -> str:
+        return WHERE[self._where[name].update(gap_m)]
+
+    def _people(self, world, intent: Intent) -> Thought | None:
+        if intent.person_state == "sudden":
+            self._hard.update(braking_needed(world.ego.speed, intent.person_gap_m))
+        else:
+            self._hard.state = False
+        how = "hard" if self._hard.state else "firmly"
+        thought = thoughts.of_hazard(world, intent, self._place, how)
+        return thought or thoughts.of_pedestrian(world, intent, self._place)
+
+    def _moving_off(self, intent: Intent) -> Thought | None:
+        """What held us up is gone: said until the car is well under way."""
+        if self._key is not None and self._key[0] == "stay_stopped":
+            self._stopped_for = self._thought
+        stopped = self._stopped_for
+        if not self._starting or stopped is None or stopped.cause not in GONE:
+            self._stopped_for = stopped if self._starting else None
+            return None
+        return Thought("start", GONE[stopped.cause], stopped.slots)
+
+    def _lanes(self, world, intent: Intent) -> Thought | None:
+        change, lead = intent.change, intent.lead
+        if change is None or change.cause != "slow_lead":
+            self._overtaking = {}
+        elif not self._overtaking and lead is not None:
+            self._overtaking = lead_slots(lead) | {
+                "side": change.side,
+                "where": self._place("lead", intent.lead_gap_m),
+            }
+        if self._overtaking:
+            return Thought("change_lane", "slow_lead", self._overtaking, self._overtaking["kind"])
+        return (
+            thoughts.of_lane_end(world, intent, self._place)
+            or thoughts.of_occupied_lane(world, intent, self._place)
+            or thoughts.of_cut_in(world, intent, self._place)
+        )
+
+    def _standing_or_starting(self, world, intent: Intent, speed: float, lead_first: bool) -> Thought | None:
         moving_off = intent.command.acceleration_mps2 > 0.05
         if lead_first and intent.lead_gap_m < 8.0:
             if moving_off and intent.lead.speed > STANDING_MPS:
-                return Thought("start", "lead_moves", _lead_slots(intent.lead), intent.lead.kind)
+                return Thought("start", "lead_moves", lead_slots(intent.lead), intent.lead.kind)
             if speed < STANDING_MPS:
-                return Thought("stay_stopped", "lead", _lead_slots(intent.lead), intent.lead.kind)
+                return Thought("stay_stopped", "lead", lead_slots(intent.lead), intent.lead.kind)
             return None
         if intent.stops_for_signal:
             return (
-                Thought("stay_stopped", "red_light", {"signal": intent.signal})
+                Thought("stay_stopped", "red_" + _lamp(world), {"signal": intent.signal})
                 if speed < STANDING_MPS
                 else None
             )
         if intent.yields:
             if speed < STANDING_MPS:
                 return Thought(
-                    "stay_stopped", "oncoming", _thing_slots(intent.passing), intent.passing.obstacle.kind
+                    "stay_stopped", "oncoming", obstacle_slots(intent.passing), intent.passing.obstacle.kind
                 )
             return None
-        if self._key == ("start", "green_light") or intent.signal == "green" and intent.signal_gap_m < 15.0:
-            return Thought("start", "green_light", {"signal": "green"})
+        green = "green_" + _lamp(world)
+        if self._key == ("start", green) or intent.signal == "green" and intent.signal_gap_m < 15.0:
+            return Thought("start", green, {"signal": "green"})
         free = not lead_first and intent.passing is None
         return Thought("start", "clear", {}) if moving_off and free else None
 
     def _lateral(self, intent: Intent, drifted: bool, turned: bool) -> Thought | None:
         if intent.passing is not None and intent.passing.s_in_start < intent.s < intent.passing.s_out_end:
+            return None
+        if intent.change is not None:
             return None
         if drifted:
             return Thought("return", "offset", {"off": "left" if intent.path_error_m > 0 else "right"})
@@ -182,7 +233,7 @@ class Labeller:
             self._where["obstacle"].forget()
             return None
         kind = passing.obstacle.kind
-        slots = _thing_slots(passing)
+        slots = obstacle_slots(passing)
         if intent.yields:
             return Thought("slow", "oncoming", slots, kind)
         if intent.s > passing.s_out_start - 0.2 * speed:
@@ -192,15 +243,14 @@ class Labeller:
             )
         if intent.obstacle_gap_m < 0.5:
             return Thought("pass", "obstacle", {})
-        slots["where"] = WHERE[self._where["obstacle"].update(intent.obstacle_gap_m)]
+        slots["where"] = self._place("obstacle", intent.obstacle_gap_m)
         if passing.s_in_start - intent.s > max(6.0, 1.8 * speed):
             return Thought("slow", "obstacle", slots, kind)
         return Thought("nudge", "obstacle", slots, kind)
 
     def _lead(self, world, intent: Intent) -> Thought:
         lead = intent.lead
-        where = WHERE[self._where["lead"].update(intent.lead_gap_m)]
-        slots = {**_lead_slots(lead), "where": where}
+        slots = lead_slots(lead) | {"where": self._place("lead", intent.lead_gap_m)}
         if self._lead_stands.update(-lead.speed):
             return Thought("stop", "lead_standing", slots, lead.kind)
         if lead.braking:
@@ -209,15 +259,12 @@ class Labeller:
             return Thought("speed_up", "lead_pulls_away", slots, lead.kind)
         return Thought("follow", "lead", slots, lead.kind)
 
-    def _signal(self, intent: Intent) -> Thought | None:
+    def _signal(self, world, intent: Intent) -> Thought | None:
         if intent.signal == "none":
             return None
-        slots = {"signal": intent.signal}
-        if intent.signal == "green":
-            return Thought("proceed", "green_light", slots)
-        if intent.signal == "red":
-            return Thought("stop", "red_light", slots)
-        return Thought("stop" if intent.stops_for_signal else "proceed", "yellow_light", slots)
+        goes_on = intent.signal == "green" or intent.signal == "yellow" and not intent.stops_for_signal
+        cause = f"{intent.signal}_{_lamp(world)}"
+        return Thought("proceed" if goes_on else "stop", cause, {"signal": intent.signal})
 
     def _road(self, world, intent: Intent, bend: int) -> Thought:
         place = world.road.kind.name
@@ -233,17 +280,11 @@ class Labeller:
         return Thought("keep_lane", "clear", {}, place)
 
 
+def _lamp(world) -> str:
+    return "arrow" if world.signal is not None and world.signal.arrow else "light"
+
+
 def _heading_to_path(intent: Intent) -> float:
-    slope = intent.passing.offset(intent.s)[1] if intent.passing else 0.0
+    path = intent.change or intent.passing
+    slope = path.offset(intent.s)[1] if path else 0.0
     return intent.heading_error - math.atan(slope)
-
-
-def _lead_slots(lead: Vehicle) -> dict[str, str]:
-    return {"colour": lead.colour, "kind": lead.kind}
-
-
-def _thing_slots(passing: PassPath) -> dict[str, str]:
-    obstacle = passing.obstacle
-    names = {"cones": "traffic cones", "box": f"a {obstacle.colour} box"}
-    thing = names.get(obstacle.kind, f"a parked {obstacle.colour} {obstacle.kind}")
-    return {"thing": thing, "stand": "stand" if obstacle.kind == "cones" else "stands", "side": passing.side}

@@ -132,6 +132,115 @@ PHRASES: dict[tuple[str, str], tuple[str, ...]] = {
         "Stay stopped behind {thing} since an [oncoming] vehicle is still coming.",
         "Wait before passing {thing} because an [oncoming] vehicle has the way.",
     ),
+    ("stop", "red_arrow"): (
+        "Slow down to stop behind the line since the signal ahead shows a {signal} [arrow].",
+        "Brake gently for the stop line because the [arrow] for our lane is {signal}.",
+        "Come to a stop at the intersection since our signal is a {signal} [arrow].",
+    ),
+    ("stop", "yellow_arrow"): (
+        "Slow down to stop behind the line since the [arrow] for our lane turns {signal}.",
+        "Prepare to stop at the intersection since our signal is now a {signal} [arrow].",
+    ),
+    ("proceed", "yellow_arrow"): (
+        "Continue through the intersection since the {signal} [arrow] is too close to stop for.",
+        "Clear the intersection because the [arrow] turned {signal} when we were too near.",
+    ),
+    ("proceed", "green_arrow"): (
+        "Proceed through the intersection since the signal ahead shows a {signal} [arrow].",
+        "Continue straight through the intersection because the [arrow] for our lane is {signal}.",
+    ),
+    ("stay_stopped", "red_arrow"): (
+        "Stay stopped behind the line since the [arrow] for our lane is still {signal}.",
+        "Wait at the stop line since our signal still shows a {signal} [arrow].",
+    ),
+    ("start", "green_arrow"): (
+        "Start moving through the intersection since the [arrow] for our lane turned {signal}.",
+        "Move off from the stop line because our signal is now a {signal} [arrow].",
+    ),
+    ("stop", "stop_sign"): (
+        "Slow down to stop at the line since there is a [stop sign] {where}.",
+        "Brake to a full stop because of the [stop sign] {where} beside our lane.",
+        "Come to a stop at the intersection {where} since it has a [stop sign].",
+    ),
+    ("stay_stopped", "stop_sign"): (
+        "Stay stopped at the line since the [stop sign] asks for a full stop.",
+        "Stand still for a moment because of the [stop sign] beside our lane.",
+    ),
+    ("stay_stopped", "cross_traffic"): (
+        f"Stay stopped at the line since a {LEAD} is [crossing] from the {{side}}.",
+        f"Wait at the stop sign because a {LEAD} from the {{side}} is [crossing] ahead of us.",
+    ),
+    ("start", "stop_sign"): (
+        "Start moving since we have stopped at the sign and the intersection is [clear].",
+        "Move off across the intersection because it is [clear] after our full stop.",
+        "Set off from the stop line since nobody is [crossing] and it is our turn.",
+    ),
+    ("stop", "pedestrian_waiting"): (
+        "Slow down to give way since a {who} [waits] at the crossing {where} on the {side}.",
+        "Brake to stop before the crossing because a {who} is [waiting] {where} on the {side}.",
+        "Come to a stop for the {who} who [stands] at the crossing {where} on the {side}.",
+    ),
+    ("stop", "pedestrian_crossing"): (
+        "Slow down to stop since a {who} from the {side} is [crossing] the road {where}.",
+        "Brake before the crossing because a {who} {where} is [walking] over it from the {side}.",
+        "Come to a stop since a {who} is [on the crossing] {where}, coming from the {side}.",
+    ),
+    ("stay_stopped", "pedestrian"): (
+        "Stay stopped since the {who} has not [left] our side of the crossing.",
+        "Wait before the crossing because the {who} is still [in our way].",
+        "Remain stopped for the {who} who needs the [crossing] in front of us.",
+    ),
+    ("start", "pedestrian_gone"): (
+        "Start moving since the {who} has [left] our lane.",
+        "Move off over the crossing because the {who} is [out of our way].",
+    ),
+    ("proceed", "pedestrian_away"): (
+        "Proceed over the crossing since the {who} on the {side} is [walking away].",
+        "Drive on because the {who} on the {side} is [moving away] from our lane.",
+    ),
+    ("proceed", "empty_crossing"): (
+        "Continue over the crossing ahead since [nobody] waits beside it or walks on it.",
+        "Drive on over the crossing because it is [empty] and its sides are [clear].",
+    ),
+    ("make_room", "cut_in"): (
+        f"Make room since a {LEAD} {{where}} [moves over] from the {{side}} into our lane.",
+        f"Ease off because a {LEAD} {{where}} is [cutting in] from the {{side}} lane.",
+        f"Open the gap for the {LEAD} {{where}} that [comes over] from the {{side}}.",
+    ),
+    ("make_room", "merge"): (
+        f"Make room since a {LEAD} {{where}} on the {{side}} must merge where its lane [ends].",
+        f"Ease off to let in the {LEAD} {{where}} because the lane on the {{side}} [ends].",
+    ),
+    ("merge", "lane_end"): (
+        "Merge to the {side} since our lane [ends] ahead and the next one is [free].",
+        "Move over to the {side} lane because ours [narrows] and there is [room] beside us.",
+    ),
+    ("give_way", "lane_end"): (
+        f"Slow down to merge behind the {LEAD} on the {{side}} since our lane [ends] {{where}}.",
+        f"Let the {LEAD} in the {{side}} lane go first because our lane [narrows] {{where}}.",
+    ),
+    ("change_lane", "slow_lead"): (
+        f"Change to the {{side}} lane since the {LEAD} {{where}} [crawls] and that lane has [room].",
+        f"Overtake the [slow] {LEAD} {{where}} on the {{side}} because there is [room] in that lane.",
+        f"Move to the {{side}} lane to pass the {LEAD} {{where}} that shows [hazard lights].",
+    ),
+    ("follow", "lane_occupied"): (
+        f"Stay behind the [slow] {LEAD} {{where}} since a {{other}} is in the {{side}} lane.",
+        f"Follow the [crawling] {LEAD} {{where}} because the {{side}} lane is taken by a {{other}}.",
+    ),
+    ("emergency_stop", "hazard"): (
+        "Brake {how} since a {who} {moves} into our lane from the {side} {where}.",
+        "Stop at once and brake {how} because a {who} {moves} out from the {side} {where}.",
+        "Brake {how} for the {who} that {moves} in front of us from the {side} {where}.",
+    ),
+    ("stay_stopped", "hazard"): (
+        "Stay stopped since the {who} is still [in our way] on the road.",
+        "Hold still because the {who} has not [left] our lane.",
+    ),
+    ("start", "hazard_gone"): (
+        "Start moving again since the {who} has [left] our lane.",
+        "Move off carefully because the {who} is [out of our way] now.",
+    ),
 }
 
 DETERMINED_SHARE = 0.85

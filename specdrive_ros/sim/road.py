@@ -131,22 +131,47 @@ class Intersection:
 
 
 CROSS_HALF_LENGTH_M = 70.0
+ZEBRA_LENGTH_M = 3.2  # along the road
+
+
+@dataclass(frozen=True)
+class LaneEnd:
+    """The ego direction's outer lane narrows to nothing between two arc lengths."""
+
+    s_taper_m: float
+    s_end_m: float
+    width_m: float
+
+    def lost_width(self, s):
+        """Metres by which the right edge has come in at arc length s (a number or an array)."""
+        return self.width_m * np.clip((s - self.s_taper_m) / (self.s_end_m - self.s_taper_m), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Road:
-    """A road of one or two lanes per direction."""
+    """A road of one or two lanes per direction. zebras: arc lengths at the middle of pedestrian crossings."""
 
     line: ReferenceLine
     kind: RoadKind
     lanes: int
     centre_solid: bool
     intersections: tuple[Intersection, ...] = ()
+    zebras: tuple[float, ...] = ()
+    lane_end: LaneEnd | None = None
 
     @cached_property
     def edge_m(self) -> float:
         """Distance of the pavement's edge from the reference line."""
         return self.lanes * self.kind.lane_width_m + self.kind.shoulder_m
+
+    def right_edge_m(self, s: float) -> float:
+        """Distance of the right edge of the pavement from the reference line."""
+        return self.edge_m - float(self.lane_end.lost_width(s)) if self.lane_end else self.edge_m
+
+    def beside(self, lane_d: float, side: str) -> float | None:
+        """Offset of the ego direction's lane on that side of a lane; None where there is none."""
+        offset = lane_d + (self.kind.lane_width_m if side == "left" else -self.kind.lane_width_m)
+        return offset if -self.lanes * self.kind.lane_width_m < offset < 0 else None
 
     def lane_offset(self, lane: int) -> float:
         """Offset of the centre of the ego direction's lane; lane 0 is next to the centre line."""

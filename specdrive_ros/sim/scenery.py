@@ -4,12 +4,13 @@ Made once per world from its random generator, then only read. Nothing here acts
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 
-from specdrive_ros.sim.road import TOWN, Intersection, ReferenceLine, Road
+from specdrive_ros.sim.appearance import PLAIN, RGB, TRAIN, Appearance
+from specdrive_ros.sim.road import TOWN, ZEBRA_LENGTH_M, Intersection, ReferenceLine, Road
 
 SUPERSAMPLE = 2
 HORIZON_ROW = 120
@@ -20,6 +21,7 @@ MARK_WIDTH_M = 0.18
 PAVEMENT_M = 2.2
 STOP_LINE_M = 0.6
 DASH_M, DASH_PERIOD_M = 3.0, 9.0
+ZEBRA_STRIPE_M = 0.55
 
 BOX_CORNERS = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (0.0, 1.0)])
 
@@ -54,16 +56,21 @@ class CrossingShape:
 
 @dataclass(frozen=True, eq=False)
 class Scenery:
-    """road_rgb … : surface colours, light applied. Boxes, trees and dashes are sorted by arc length.
+    """road_rgb … : surface colours, light applied (to `ground_rgb_plain` not).
+
+    Boxes, trees and dashes are sorted by arc length.
 
     boxes [B, 8, 3], box_rgb [B, 3], box_s [B]; box_frames [B, 3, 3] turns the map into units of a box,
     about box_centres [B, 3]; trees [T, 4] (x, y, trunk height, crown radius),
     tree_rgb [T, 3], tree_s [T]; dashes [D, 4, 2], dash_s [D], dash_yellow [D];
+    zebra [Z, 4, 2], zebra_s [Z]: the stripes of pedestrian crossings;
     panorama [PANORAMA_ROWS, columns, 3]: sky, skyline and ground by direction of view.
     """
 
     light: Light
+    appearance: Appearance
     ambient: np.ndarray
+    ground_rgb_plain: RGB
     road_rgb: tuple[int, int, int]
     pavement_rgb: tuple[int, int, int]
     white_rgb: tuple[int, int, int]
@@ -79,6 +86,8 @@ class Scenery:
     dashes: np.ndarray
     dash_s: np.ndarray
     dash_yellow: np.ndarray
+    zebra: np.ndarray
+    zebra_s: np.ndarray
     crossings: tuple[CrossingShape, ...]
     panorama: np.ndarray
     columns_per_radian: float
@@ -94,28 +103,35 @@ class Scenery:
         return float(np.sum(self.shake[:, 0] * np.sin(self.shake[:, 1] * time_s + self.shake[:, 2])))
 
 
-def lit(ambient: np.ndarray, rgb) -> tuple[int, int, int]:
+def lit(ambient: np.ndarray | RGB, rgb) -> tuple[int, int, int]:
     r, g, b = (int(min(255.0, c * a)) for c, a in zip(rgb, ambient))
     return r, g, b
 
 
-def make_scenery(road: Road, rng: np.random.Generator, focal_px: float) -> Scenery:
-    light = LIGHTS[rng.choice(3, p=(0.5, 0.3, 0.2))]
+def make_scenery(
+    road: Road, rng: np.random.Generator, focal_px: float, look: Appearance = TRAIN
+) -> Scenery:
+    """Chance plays the same part in every appearance, so that only the look differs."""
+    light = _tinted(LIGHTS[rng.choice(3, p=(0.5, 0.3, 0.2))], look.sky)
     ambient = np.array(light.ambient) * rng.uniform(0.9, 1.08)
     town = road.kind is TOWN
     grey = rng.uniform(88, 118)
     ground = rng.uniform(0.9, 1.1) * (
         np.array([134.0, 128.0, 114.0]) if town else np.array([92.0, 124.0, 58.0])
     )
-    boxes, box_rgb, box_s = _boxes(road, rng, ambient)
-    trees, tree_rgb, tree_s = _trees(road, rng, ambient)
+    ground = ground * look.ground
+    boxes, box_rgb, box_s = _boxes(road, rng, ambient * look.walls, look.houses)
+    trees, tree_rgb, tree_s = _trees(road, rng, ambient * look.leaves)
+    zebra, zebra_s = _zebra_stripes(road)
     dashes, dash_s, dash_yellow = _dashes(road)
     scale = SUPERSAMPLE * focal_px
     worn = rng.uniform(0.86, 1.0)
     return Scenery(
         light=light,
+        appearance=look,
         ambient=ambient,
-        road_rgb=lit(ambient, (grey, grey, grey + 4)),
+        ground_rgb_plain=(grey, grey, grey + 4),
+        road_rgb=lit(ambient * look.road, (grey, grey, grey + 4)),
         pavement_rgb=lit(
             ambient, rng.uniform(150, 185) * np.array([1.0, 0.98, 0.95]) if town else ground * 0.82
         ),
@@ -132,6 +148,8 @@ def make_scenery(road: Road, rng: np.random.Generator, focal_px: float) -> Scene
         dashes=dashes,
         dash_s=dash_s,
         dash_yellow=dash_yellow,
+        zebra=zebra,
+        zebra_s=zebra_s,
         crossings=tuple(_crossing_shape(road, crossing) for crossing in road.intersections),
         panorama=_panorama(light, lit(ambient, ground), rng, scale),
         columns_per_radian=scale,
@@ -151,7 +169,13 @@ def _near_crossing(road: Road, s: float, reach_m: float) -> bool:
     return any(i.s_stop_m - reach_m < s < i.s_oncoming_stop_m + reach_m for i in road.intersections)
 
 
-def _boxes(road: Road, rng: np.random.Generator, ambient: np.ndarray):
+def _tinted(light: Light, tint: RGB) -> Light:
+    if tint == PLAIN:
+        return light
+    return replace(light, sky_top=lit(tint, light.sky_top), sky_horizon=lit(tint, light.sky_horizon))
+
+
+def _boxes(road: Road, rng: np.random.Generator, ambient: np.ndarray, stretch: RGB):
     corners, colours, places = [], [], []
     density = 0.85 if road.kind is TOWN else 0.08
     for side in (-1, 1):
@@ -162,7 +186,7 @@ def _boxes(road: Road, rng: np.random.Generator, ambient: np.ndarray):
             present = rng.random() < density
             colour = _plaster(rng)
             if present and not _inner_side(road, s, side) and not _near_crossing(road, s, 0.5 * length + 3):
-                corners.append(_box_at(road, s, d, (length, width, height)))
+                corners.append(_box_at(road, s, d, np.array((length, width, height)) * stretch))
                 colours.append(colour * ambient)
                 places.append(s)
             s += length + rng.uniform(2, 10)
@@ -175,9 +199,9 @@ def _plaster(rng: np.random.Generator) -> np.ndarray:
     return rng.uniform(110, 205) * np.array([1.0, 1.0 - 0.2 * warmth, 1.0 - 0.38 * warmth])
 
 
-def _box_at(road: Road, s: float, d: float, size) -> np.ndarray:
+def _box_at(road: Road, s: float, d: float, size: np.ndarray) -> np.ndarray:
     x, y, heading = road.line.pose(s, d)
-    local = BOX_CORNERS * np.array(size)
+    local = BOX_CORNERS * size
     c, n = math.cos(heading), math.sin(heading)
     return np.stack(
         [x + c * local[:, 0] - n * local[:, 1], y + n * local[:, 0] + c * local[:, 1], local[:, 2]], 1
@@ -242,6 +266,8 @@ def _dashes(road: Road):
         if _near_crossing(road, s, 0.0) or _near_crossing(road, s + DASH_M, 0.0):
             continue
         for d, is_yellow in offsets:
+            if road.lane_end is not None and d < 0 and s > road.lane_end.s_taper_m:
+                continue
             half = 0.5 * MARK_WIDTH_M
             ends = [(s, d + half), (s + DASH_M, d + half), (s + DASH_M, d - half), (s, d - half)]
             quads.append([road.line.pose(*end)[:2] for end in ends])
@@ -250,6 +276,17 @@ def _dashes(road: Road):
     if not quads:
         return np.zeros((0, 4, 2)), np.zeros(0), np.zeros(0, bool)
     return np.array(quads), np.array(places), np.array(yellow)
+
+
+def _zebra_stripes(road: Road):
+    """White stripes along the road, as wide as the gaps between them. quads [Z, 4, 2], arc lengths [Z]."""
+    quads, places = [], []
+    border, half = road.edge_m - 0.5 * road.kind.shoulder_m, 0.5 * ZEBRA_LENGTH_M
+    for s in road.zebras:
+        for d in np.arange(-border + 0.2, border - ZEBRA_STRIPE_M, 2 * ZEBRA_STRIPE_M):
+            quads.append(_patch(road.line, s - half, s + half, d + ZEBRA_STRIPE_M, d))
+            places.append(s)
+    return (np.array(quads), np.array(places)) if quads else (np.zeros((0, 4, 2)), np.zeros(0))
 
 
 def _panorama(

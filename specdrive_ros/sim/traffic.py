@@ -10,7 +10,7 @@ microscopic simulations", 2000.
 import math
 from dataclasses import dataclass
 
-from specdrive_ros.sim.road import ReferenceLine
+from specdrive_ros.sim.road import Intersection, ReferenceLine
 
 COLOURS = ("white", "black", "red", "blue", "yellow")
 SIGNAL_COLOURS = ("red", "yellow", "green")
@@ -18,6 +18,10 @@ BRAKE_LIGHT_ON_MPS2 = -0.6
 BRAKE_LIGHT_OFF_MPS2 = -0.25
 BRAKE_LIGHT_HOLD_S = 0.6
 STANDING_MPS = 0.3
+INDICATES_FIRST_S = 0.9
+LEAST_SHIFT_GAP_M = 4.0
+SHIFT_HEADWAY_S = 2.5  # more room where the ego comes up fast
+BLINK_HZ = 1.6
 
 
 def idm_acceleration(
@@ -54,7 +58,39 @@ SIZES = {
     "cones": BodySize(1.6, 1.0, 0.9),
     "box": BodySize(1.4, 1.3, 1.2),
     "pedestrian": BodySize(0.5, 0.6, 1.75),
+    "child": BodySize(0.4, 0.5, 1.25),
+    "cyclist": BodySize(1.7, 0.6, 1.75),
+    "dog": BodySize(0.9, 0.35, 0.7),
+    "ball": BodySize(0.5, 0.5, 0.5),
 }
+
+
+@dataclass(frozen=True)
+class LaneShift:
+    """A vehicle's plan to move over to offset `to_d` ahead of the ego, or well behind it.
+
+    It begins once the vehicle is past `begin_s` and less than `begin_gap_m` ahead of the ego's front.
+    Before it has begun, the vehicle does not drive beyond `end_s`: its lane ends there.
+    """
+
+    from_d: float
+    to_d: float
+    duration_s: float
+    begin_gap_m: float = math.inf
+    begin_s: float = -math.inf
+    end_s: float = math.inf
+
+    def may_begin(self, s: float, ego_gap_m: float, closing_mps: float) -> bool:
+        least = LEAST_SHIFT_GAP_M + SHIFT_HEADWAY_S * max(closing_mps, 0.0)
+        ahead = least <= ego_gap_m <= max(self.begin_gap_m, least + 2.0)
+        return s >= self.begin_s and (ahead or ego_gap_m < -20.0)
+
+    def offset(self, since_s: float) -> float:
+        """The offset so long after the indicator came on."""
+        done = min(max((since_s - INDICATES_FIRST_S) / self.duration_s, 0.0), 1.0)
+        if done == 1.0:
+            return self.to_d
+        return self.from_d + (self.to_d - self.from_d) * 0.5 * (1 - math.cos(math.pi * done))
 
 
 @dataclass
@@ -75,6 +111,22 @@ class Vehicle:
     acceleration: float = 0.0
     braking: bool = False
     braking_since_s: float = -10.0
+    shift: LaneShift | None = None
+    shift_since_s: float = math.inf
+    hazard_lights: bool = False
+
+    @property
+    def moving_over(self) -> bool:
+        """Indicating or moving to another lane."""
+        return self.shift is not None and self.shift_since_s < math.inf and self.d != self.shift.to_d
+
+    @property
+    def indicates(self) -> tuple[bool, bool]:
+        """Which indicators are at work, left and right of the vehicle."""
+        if self.hazard_lights:
+            return True, True
+        to_left = self.moving_over and (self.shift.to_d > self.shift.from_d) == (self.direction > 0)
+        return to_left, self.moving_over and not to_left
 
     @property
     def size(self) -> BodySize:
@@ -91,6 +143,18 @@ class Vehicle:
             if time_s >= start:
                 wanted = speed
         return wanted
+
+    def move_over(self, ego_gap_m: float, ego_speed_mps: float, time_s: float) -> None:
+        """Follows the planned change of lane. ego_gap_m: from the ego's front to the vehicle's rear."""
+        if self.shift is None:
+            return
+        if self.shift_since_s == math.inf and self._may_shift(ego_gap_m, ego_speed_mps):
+            self.shift_since_s = time_s
+        if self.shift_since_s < math.inf:
+            self.d = self.shift.offset(time_s - self.shift_since_s)
+
+    def _may_shift(self, ego_gap_m: float, ego_speed_mps: float) -> bool:
+        return self.shift.may_begin(self.s, ego_gap_m, ego_speed_mps - self.speed)
 
     def advance(self, gap: float, closing: float, time_s: float, dt: float) -> None:
         """One IDM step; a phase slower than the current speed is braked for at `deceleration_mps2`."""
@@ -141,16 +205,24 @@ class Obstacle:
     def size(self) -> BodySize:
         return SIZES[self.kind]
 
+    def pose(self) -> tuple[float, float, float]:
+        """x, y, yaw of the body's centre in the map."""
+        return self.x, self.y, self.yaw
+
 
 @dataclass(frozen=True)
 class Signal:
-    """Cycles green, yellow, red; `offset_s` is where in the cycle time zero lies."""
+    """Cycles green, yellow, red; `offset_s` is where in the cycle time zero lies.
+
+    arrow: its lamps are arrows that point straight on, for the ego's lane.
+    """
 
     id: int
     green_s: float
     yellow_s: float
     red_s: float
     offset_s: float
+    arrow: bool = False
 
     @property
     def cycle_s(self) -> float:
@@ -171,3 +243,11 @@ class Signal:
         """Whether cross traffic may enter: red for us, not only just, and for a while yet."""
         left = self.red_time_left_s(time_s)
         return 3.0 < left < self.red_s - 1.0
+
+
+@dataclass(frozen=True)
+class StopSign:
+    """Beside the stop line of an all-way stop: every vehicle halts, then goes in the order of arrival."""
+
+    id: int
+    crossing: Intersection

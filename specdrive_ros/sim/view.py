@@ -32,6 +32,7 @@ class View:
         self.position = ego_from_map.T @ camera.position_in_ego + (ego.x, ego.y, 0.0)
         self.offset = -self.rotation @ self.position
         self.yaw = ego.yaw
+        self.time_s = world.time_s
         self.focal = SUPERSAMPLE * camera.fx
         self.centre_u = SUPERSAMPLE * camera.cx + 0.5 * (SUPERSAMPLE - 1)
         self.centre_v = SUPERSAMPLE * camera.cy + 0.5 * (SUPERSAMPLE - 1)

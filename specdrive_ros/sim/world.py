@@ -24,14 +24,19 @@ from specdrive_ros.sim.expert import Expert, Intent, PassPath, plan_pass
 from specdrive_ros.sim.labels import Label, Labeller
 from specdrive_ros.sim.road import Intersection, Road
 from specdrive_ros.sim.scenery import Scenery
-from specdrive_ros.sim.traffic import Obstacle, Signal, Vehicle
+from specdrive_ros.sim.traffic import STANDING_MPS, Obstacle, Signal, StopSign, Vehicle
+from specdrive_ros.sim.walkers import Walker
 
 STEP_RANGE_S = (0.001, 0.2)
+STOP_SIGN_ZONE_M = 5.0
+LEAST_STAND_S = 0.5
+ARRIVING_MPS = 2.0
+WALKER_BERTH_M = 2.5  # that other vehicles give to who crosses the road
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a scenario ended. name: success, collision, red_light, off_road or timeout."""
+    """How a scenario ended. name: success, collision, red_light, stop_sign, off_road or timeout."""
 
     name: str
     why: str
@@ -57,6 +62,9 @@ class Scene:
     obstacles: list[Obstacle] = field(default_factory=list)
     signal: Signal | None = None
     signal_intersection: Intersection | None = None
+    walkers: list[Walker] = field(default_factory=list)
+    stop_sign: StopSign | None = None
+    free_lanes: bool = False  # the driver may choose among the lanes of its direction
 
 
 class World:
@@ -65,10 +73,11 @@ class World:
     def __init__(self, scene: Scene):
         self.scene = scene
         self.road = scene.road
-        self.lane_d = scene.lane_d
         self.wanted_mps = scene.wanted_mps
         self.vehicles = scene.vehicles
         self.obstacles = scene.obstacles
+        self.walkers = scene.walkers
+        self.stop_sign = scene.stop_sign
         self.signal = scene.signal
         self.signal_intersection = scene.signal_intersection
         self.cameras: dict[str, PinholeCamera] = {FRONT_CAMERA.name: FRONT_CAMERA}
@@ -85,10 +94,16 @@ class World:
         )
         self.ego_s, self.ego_d = scene.start_s, scene.start_d
         self.pass_paths: tuple[PassPath, ...] = _pass_paths(scene)
-        self._expert = Expert()
+        self.stood_at_sign_s = 0.0
+        self._expert = Expert(scene.lane_d)
         self._labeller = Labeller(scene.seed)
         self._outcome: Outcome | None = None
         self._look()
+
+    @property
+    def lane_d(self) -> float:
+        """Offset of the lane that the ego is in or keeps to."""
+        return self._expert.lane_d
 
     @property
     def intent(self) -> Intent:
@@ -103,10 +118,13 @@ class World:
             )
         front_before = self.ego_s + FRONT_FROM_AXLE_M
         self._move_vehicles(dt)
+        for walker in self.walkers:
+            walker.advance(walker.s - front_before, self.ego.speed, dt)
         self.ego = move(self.ego, command, dt)
         self.ego_s, self.ego_d = self.road.line.locate(self.ego.x, self.ego.y, self.ego_s)
         self.time_s += dt
         self.steps += 1
+        self._count_standing(dt)
         if self._outcome is None:
             self._outcome = self._judge(front_before)
         self._look()
@@ -134,7 +152,17 @@ class World:
         moving = [v for v in self.vehicles if not v.parked]
         gaps = [self._gap_ahead(v) for v in moving]
         for vehicle, (gap, closing) in zip(moving, gaps):
+            ego_gap = vehicle.s - 0.5 * vehicle.size.length_m - self.ego_s - FRONT_FROM_AXLE_M
+            vehicle.move_over(ego_gap, self.ego.speed, self.time_s)
             vehicle.advance(gap, closing, self.time_s, dt)
+
+    def _count_standing(self, dt: float) -> None:
+        """How long the ego has stood before the line of the stop sign."""
+        if self.stop_sign is None:
+            return
+        gap = self.stop_sign.crossing.s_stop_m - self.ego_s - FRONT_FROM_AXLE_M
+        if 0 <= gap < STOP_SIGN_ZONE_M and self.ego.speed < STANDING_MPS:
+            self.stood_at_sign_s += dt
 
     def _gap_ahead(self, vehicle: Vehicle) -> tuple[float, float]:
         """Gap (m) and closing speed (m/s) to what a vehicle must not run into; (inf, 0) if free."""
@@ -158,6 +186,9 @@ class World:
                 continue
             speed = other.speed * other.direction * vehicle.direction
             yield vehicle.direction * other.s - 0.5 * other.size.length_m, other.d, other.size.width_m, speed
+        for walker in self.walkers:
+            if walker.moving and not walker.arrived and vehicle.line is walker.line:
+                yield vehicle.direction * walker.s - WALKER_BERTH_M, walker.d, 2 * WALKER_BERTH_M, 0.0
         if vehicle.line is self.road.line:
             centre = self.ego_s + CENTRE_FROM_AXLE_M
             yield (
@@ -168,27 +199,45 @@ class World:
             )
 
     def _stop_ahead(self, vehicle: Vehicle, own_front: float) -> float:
-        """Distance to the vehicle's stop line when it must stop there, else inf."""
-        crossing = self.signal_intersection
-        if crossing is None or self.signal is None:
-            return math.inf
-        if vehicle.line is self.road.line:
-            line = crossing.s_stop_m if vehicle.direction > 0 else -crossing.s_oncoming_stop_m
-            closed = self.signal.colour(self.time_s) != "green"
-        elif vehicle.line is crossing.cross:
-            middle = 0.5 * crossing.cross.length_m
-            line = vehicle.direction * middle - self.road.edge_m - 3.0
-            closed = not self.signal.cross_open(self.time_s)
+        """Distance to where the vehicle must stop, else inf: a closed stop line, or the end of its lane."""
+        if vehicle.shift is not None and vehicle.shift_since_s == math.inf:
+            gap = vehicle.shift.end_s - own_front
+            return gap + 1.0 if vehicle.speed**2 / (2 * max(gap, 0.1)) > 1.0 else math.inf
+        if self.signal is not None:
+            line, closed = self._signal_for(vehicle)
+        elif self.stop_sign is not None and vehicle.line is self.stop_sign.crossing.cross:
+            line, closed = self._cross_line(vehicle, self.stop_sign.crossing), self._ego_has_the_way()
         else:
             return math.inf
         gap = line - own_front
         can_stop = vehicle.speed**2 / (2 * max(gap, 0.1)) < 3.0
         return gap + 1.0 if closed and gap > 0 and can_stop else math.inf
 
+    def _signal_for(self, vehicle: Vehicle) -> tuple[float, bool]:
+        """The vehicle's stop line at the signal and whether it is closed."""
+        crossing = self.signal_intersection
+        if vehicle.line is self.road.line:
+            line = crossing.s_stop_m if vehicle.direction > 0 else -crossing.s_oncoming_stop_m
+            return line, self.signal.colour(self.time_s) != "green"
+        if vehicle.line is crossing.cross:
+            return self._cross_line(vehicle, crossing), not self.signal.cross_open(self.time_s)
+        return math.inf, False
+
+    def _cross_line(self, vehicle: Vehicle, crossing: Intersection) -> float:
+        return vehicle.direction * 0.5 * crossing.cross.length_m - self.road.edge_m - 3.0
+
+    def _ego_has_the_way(self) -> bool:
+        """At the stop sign the ego goes next once it has all but stopped, until it has left the crossing."""
+        crossing, front = self.stop_sign.crossing, self.ego_s + FRONT_FROM_AXLE_M
+        inside = crossing.s_stop_m < front and self.ego_s < crossing.s_end_m + 2.0
+        arrives = crossing.s_stop_m - STOP_SIGN_ZONE_M < front and self.ego.speed < ARRIVING_MPS
+        return inside or arrives or self.stood_at_sign_s > 0.0
+
     def _judge(self, front_before: float) -> Outcome | None:
         return (
             self._judge_collision()
             or self._judge_red_light(front_before)
+            or self._judge_stop_sign(front_before)
             or self._judge_off_road()
             or self._judge_end()
         )
@@ -198,8 +247,8 @@ class World:
         x = ego.x + CENTRE_FROM_AXLE_M * math.cos(ego.yaw)
         y = ego.y + CENTRE_FROM_AXLE_M * math.sin(ego.yaw)
         body = (x, y, ego.yaw, LENGTH_M, WIDTH_M)
-        for other in (*self.vehicles, *self.obstacles):
-            ox, oy, oyaw = other.pose() if isinstance(other, Vehicle) else (other.x, other.y, other.yaw)
+        for other in (*self.vehicles, *self.obstacles, *self.walkers):
+            ox, oy, oyaw = other.pose()
             if (ox - x) ** 2 + (oy - y) ** 2 > 64.0:
                 continue
             if boxes_overlap(body, (ox, oy, oyaw, other.size.length_m, other.size.width_m)):
@@ -220,11 +269,23 @@ class World:
             )
         return None
 
+    def _judge_stop_sign(self, front_before: float) -> Outcome | None:
+        if self.stop_sign is None or self.stood_at_sign_s >= LEAST_STAND_S:
+            return None
+        if front_before <= self.stop_sign.crossing.s_stop_m < self.ego_s + FRONT_FROM_AXLE_M:
+            return Outcome(
+                "stop_sign",
+                f"crossed the stop line at {self.ego.speed:.1f} m/s, having stood before it for "
+                f"{self.stood_at_sign_s:.1f} s of the {LEAST_STAND_S} s that the stop sign asks for",
+            )
+        return None
+
     def _judge_off_road(self) -> Outcome | None:
         if self.road.in_intersection(self.ego_s):
             return None
         heading_error = self.ego.yaw - self.road.line.heading_at(self.ego_s)
-        reach = 0.5 * WIDTH_M * abs(math.cos(heading_error)) + abs(self.ego_d) - self.road.edge_m
+        edge = self.road.edge_m if self.ego_d > 0 else self.road.right_edge_m(self.ego_s)
+        reach = 0.5 * WIDTH_M * abs(math.cos(heading_error)) + abs(self.ego_d) - edge
         if reach > 0:
             return Outcome(
                 "off_road",
