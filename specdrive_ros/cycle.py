@@ -54,7 +54,7 @@ class Planner:
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
         self.decoder: Decoder = AutoregressiveDecoder(networks, self.rules)
         shape = (self.config.action_space.n_waypoints, 2)
-        self.noise = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        self.noise = np.float32(settings.action_noise) * np.random.default_rng(seed).standard_normal(shape, np.float32)
         self._cache: KeyValueCache | None = None
 
     @classmethod

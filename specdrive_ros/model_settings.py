@@ -21,6 +21,8 @@ class ModelSettings:
     frames_per_camera: and their distance in time `frame_step_s`, seconds
     max_new_tokens:    the longest reasoning, with the two tokens that close it
     action_steps:      Euler steps of the action head
+    action_noise:      spread of the noise they start from; 0 is its centre, the same for every seed
+    scenarios:         families of scenes it was trained in, what "all" means when it drives; empty: every family
     """
 
     checkpoint: Path
@@ -29,6 +31,8 @@ class ModelSettings:
     frame_step_s: float = FRAME_STEP_S
     max_new_tokens: int = 64
     action_steps: int = 10
+    action_noise: float = 1.0
+    scenarios: tuple[str, ...] = ()
 
     def __post_init__(self):
         _require(
@@ -57,6 +61,18 @@ class ModelSettings:
             "action_steps",
             "a whole number of at least 1",
             self.action_steps,
+        )
+        _require(
+            isinstance(self.action_noise, (int, float)) and 0 <= self.action_noise <= 1,
+            "action_noise",
+            "a number from 0 to 1",
+            self.action_noise,
+        )
+        _require(
+            len(set(self.scenarios)) == len(self.scenarios) and all(isinstance(name, str) for name in self.scenarios),
+            "scenarios",
+            "a list of different names",
+            list(self.scenarios),
         )
 
 
@@ -91,11 +107,11 @@ def _read(path: Path, base: Path) -> ModelSettings:
     known = {field.name for field in fields(ModelSettings)}
     if not isinstance(content, dict) or not content.keys() <= known:
         raise InputError(f"{path}: must be a mapping with keys among {', '.join(sorted(known))}")
-    if not isinstance(content.get("cameras", []), list):
-        raise InputError(f"{path}: cameras must be a list of names, got {content['cameras']!r}")
+    for name in ("cameras", "scenarios"):
+        if not isinstance(content.get(name, []), list):
+            raise InputError(f"{path}: {name} must be a list of names, got {content[name]!r}")
     content["checkpoint"] = base / str(content.get("checkpoint", "."))
-    if "cameras" in content:
-        content["cameras"] = tuple(content["cameras"])
+    content |= {name: tuple(content[name]) for name in ("cameras", "scenarios") if name in content}
     try:
         return ModelSettings(**content)
     except InputError as error:

@@ -5,9 +5,9 @@ import pytest
 
 from specdrive_ros.cycle import Planner
 from specdrive_ros.evaluation.counterfactual import flips
+from specdrive_ros.model_settings import find_model
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, NANOSECONDS, WAYPOINT_TIMES_S
-from specdrive_ros.sim.scenario import FAMILIES
 from specdrive_ros.training.scenes import EpisodePlan, planar_poses, record_episode, sample_frames
 
 HELD_OUT_SEEDS = range(700, 703)
@@ -21,7 +21,7 @@ def planner():
 
 def observations():
     """(observation, the expert's own future [64, 3]) of held-out worlds of every family."""
-    for family in FAMILIES:
+    for family in find_model("mini").scenarios:
         for seed in HELD_OUT_SEEDS:
             episode = record_episode(family, seed, EpisodePlan(lead_in_s=(3.0, 9.0), samples=1))
             stamps = {"rgb_front": np.arange(FRAMES_PER_CAMERA) * NANOSECONDS // 10}

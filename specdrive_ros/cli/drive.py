@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         nargs="+",
         default=["all"],
         metavar="NAME",
-        help="cruise, lead_vehicle, traffic_light, obstacle, or all (default)",
+        help="families of scenes, or all (default); a name that is none lists them",
     )
     parser.add_argument(
         "--repeat",
@@ -107,9 +107,12 @@ def run(args: Namespace) -> int:
     from specdrive_ros.cli.drive_screen import make_console, print_result
     from specdrive_ros.evaluation.drive import list_scenarios
     from specdrive_ros.evaluation.summary import prepare_out_folder
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.sim.scenario import FAMILIES
 
     _check(args)
-    scenarios = list_scenarios(args.scenario, args.repeat, args.seed)
+    every = find_model(args.model).scenarios or FAMILIES
+    scenarios = list_scenarios(args.scenario, args.repeat, args.seed, every)
     out = prepare_out_folder(args.out)
     console = make_console(stderr=args.json)
     log, failure = _drive(_way_of_driving(args, scenarios, out), out, console, len(scenarios))

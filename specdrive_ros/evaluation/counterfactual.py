@@ -40,7 +40,7 @@ COMFORTABLE_BRAKING_MPS2 = 3.0  # nearer than this allows nobody could stop: no 
 LEAST_CHANGE_M = 3.0  # of the distance planned in 6.4 s
 WORLDS_PER_CASE = 60  # so many worlds without a case: there is none to be found
 THERE = "there"
-THINGS_OF_A_WORLD = ("vehicles", "obstacles")  # lists of a world whose entries have an id
+THINGS_OF_A_WORLD = ("vehicles", "obstacles", "walkers")  # lists of a world whose entries have an id
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,12 @@ def obstacle_ahead(world: World) -> tuple[int, float] | None:
     return None if intent.passing is None else (intent.passing.obstacle.id, intent.obstacle_gap_m)
 
 
+def person_ahead(world: World) -> tuple[int, float] | None:
+    """Who is at a crossing, or has stepped into the road."""
+    intent = world.intent
+    return None if intent.person is None else (intent.person.id, intent.person_gap_m)
+
+
 def expert_differs(world: World, thing: int, gap_m: float) -> int:
     """Which way the expert's next 6.4 s change without the thing; 0 where by less than LEAST_CHANGE_M."""
     if world.ego.speed < LEAST_SPEED_MPS:
@@ -175,6 +181,9 @@ KINDS: dict[str, Kind] = {
     "lead": taken_away("lead_vehicle", lead_ahead, "lead", "lead_braking", "lead_standing", "lead_pulls_away",
                        "lead_moves"),
     "obstacle": taken_away("obstacle", obstacle_ahead, "obstacle", "oncoming", "passed"),
+    "pedestrian": taken_away("pedestrian", person_ahead, "pedestrian", "pedestrian_waiting", "pedestrian_crossing",
+                             "pedestrian_away"),
+    "hazard": taken_away("emergency_stop", person_ahead, "hazard"),
 }
 
 

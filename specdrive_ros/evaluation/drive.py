@@ -34,7 +34,7 @@ from specdrive_ros.safety.plan_checks import check_plan
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, NANOSECONDS, WAYPOINT_TIMES_S
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.pinhole import PinholeCamera
-from specdrive_ros.sim.scenario import FAMILIES, make_world
+from specdrive_ros.sim.scenario import FAMILIES, choose_families, make_world
 from specdrive_ros.sim.scenario_playback import PlaybackConfig, ScenarioPlayback
 from specdrive_ros.sim.world import Command, World
 
@@ -91,21 +91,18 @@ class ScenarioResult:
         }
 
 
-def list_scenarios(names: Sequence[str], repeat: int, seed: int) -> list[tuple[str, int]]:
+def list_scenarios(
+    names: Sequence[str], repeat: int, seed: int, every: Sequence[str] = FAMILIES
+) -> list[tuple[str, int]]:
     """(family, world seed) to drive: the families in turn, `repeat` times; the n-th repeat has seed + n.
 
-    Raises InputError for a name that is no family ("all" is every family) and for seeds outside 0 … 999,999.
+    Raises InputError for a name that is no family ("all" is `every`) and for seeds outside 0 … 999,999.
     """
-    unknown = [name for name in names if name != "all" and name not in FAMILIES]
-    if unknown:
-        raise InputError(
-            f"--scenario {unknown[0]}: no such scenario; there are {', '.join(FAMILIES)} and all"
-        )
+    families = choose_families(names, every)
     if repeat < 1:
         raise InputError(f"--repeat {repeat}: should be 1 or more")
     if not 0 <= seed <= seed + repeat - 1 <= LAST_SEED:
         raise InputError(f"--seed {seed} with {repeat} repeats: seeds should stay within 0 and {LAST_SEED}")
-    families = FAMILIES if "all" in names else tuple(dict.fromkeys(names))
     return [(family, seed + turn) for turn in range(repeat) for family in families]
 
 

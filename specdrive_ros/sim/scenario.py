@@ -7,7 +7,7 @@ import argparse
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,6 +35,14 @@ BUILDERS: dict[str, Callable[[np.random.Generator, bool], Draft]] = {
 }
 FAMILIES: tuple[str, ...] = tuple(BUILDERS)
 ARROW_SHARE = 0.25  # of signals
+
+
+def choose_families(names: Sequence[str], every: Sequence[str] = FAMILIES) -> tuple[str, ...]:
+    """The families of these names, each once; "all" is `every`. Raises InputError for a name that is no family."""
+    unknown = [name for name in (*names, *every) if name != "all" and name not in FAMILIES]
+    if unknown:
+        raise InputError(f"--scenario {unknown[0]}: no such scenario; there are {', '.join(FAMILIES)} and all")
+    return tuple(every) if "all" in names else tuple(dict.fromkeys(names))
 
 
 def make_world(

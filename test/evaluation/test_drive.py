@@ -278,6 +278,13 @@ def test_report_and_recording_of_a_drive(tmp_path):
     assert bytes(messages["/carla/ego_vehicle/rgb_front/image/compressed"][0][1].data[:2]) == b"\xff\xd8"
 
 
+def test_all_scenarios_are_those_the_model_was_trained_in():
+    assert list_scenarios(["all"], 1, 5, every=("merge", "cruise")) == [("merge", 5), ("cruise", 5)]
+    assert list_scenarios(["obstacle"], 1, 5, every=("merge",)) == [("obstacle", 5)]
+    with pytest.raises(InputError, match="--scenario racing: no such scenario"):
+        list_scenarios(["all"], 1, 5, every=("racing",))
+
+
 def test_scenarios_are_listed_by_repeat_and_family():
     assert list_scenarios(["all"], 1, 5) == [(family, 5) for family in FAMILIES]
     assert list_scenarios(["cruise", "obstacle", "cruise"], 2, 5) == [

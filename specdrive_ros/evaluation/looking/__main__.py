@@ -19,10 +19,11 @@ from specdrive_ros.evaluation.looking.figures import figures
 from specdrive_ros.evaluation.looking.measuring import choices_of, measure
 from specdrive_ros.evaluation.looking.report import Shown, WorstCases, looking_html, terminal_table
 from specdrive_ros.evaluation.looking.rows import read_rows, write_rows
-from specdrive_ros.evaluation.looking.samples import choose_families, held_out_samples
+from specdrive_ros.evaluation.looking.samples import held_out_samples
 from specdrive_ros.evaluation.report_page import write_page
 from specdrive_ros.evaluation.summary import prepare_out_folder
-from specdrive_ros.sim.scenario import FAMILIES
+from specdrive_ros.model_settings import find_model
+from specdrive_ros.sim.scenario import FAMILIES, choose_families
 
 EXAMPLE = "example: python -m specdrive_ros.evaluation.looking --samples 50 --seed 300 --out out/looking"
 ROWS, FIGURES, REPORT = "rows.jsonl", "looking.json", "looking.html"
@@ -46,7 +47,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         raise InputError(f"--samples {args.samples} --threads {args.threads}: 1 or more is right")
     if not 0 <= args.seed <= LAST_SEED:
         raise InputError(f"--seed {args.seed}: should stay within 0 and {LAST_SEED}")
-    args.families = choose_families(args.scenario, FAMILIES)
+    args.families = choose_families(args.scenario, find_model(args.model).scenarios or FAMILIES)
     return args
 
 

@@ -120,5 +120,7 @@ RULES: dict[str, Callable[[Motion, int], bool]] = {
     "pass": goes_on,
     "nudge": goes_aside,
     "change_lane": goes_aside,
+    "merge": goes_aside,
+    "give_way": slows,
     "return": goes_back,
 }

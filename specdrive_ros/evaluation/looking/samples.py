@@ -4,7 +4,7 @@ One instant of each world, so that samples are independent of each other; worlds
 takes and training never sees. Knows no model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,14 +70,6 @@ def held_out_samples(family: str, count: int, first_seed: int) -> Iterator[HeldO
             return
     raise InputError(f"--seed {first_seed}: {found} of {count} samples of {family} before the last seed "
                      f"{LAST_SEED}; begin with a smaller one")
-
-
-def choose_families(names: Sequence[str], families: Sequence[str]) -> tuple[str, ...]:
-    """The families of these names, each once; "all" is every family. Raises InputError."""
-    unknown = [name for name in names if name != "all" and name not in families]
-    if unknown:
-        raise InputError(f"--scenario {unknown[0]}: no such scenario; there are {', '.join(families)} and all")
-    return tuple(families) if "all" in names else tuple(dict.fromkeys(names))
 
 
 def _observation(frames: np.ndarray, poses: np.ndarray, speed_mps: float, time_s: float) -> Observation:
