@@ -8,6 +8,7 @@ import cv2
 
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
+from specdrive_ros.sim.scenario import choose_families
 from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
                                             write_shard)
 
@@ -24,6 +25,7 @@ def add_arguments(parser):
     generate.add_argument("--episodes", type=int, default=4000, help="training episodes, each in a world of its own (default %(default)s)")
     generate.add_argument("--validation-episodes", type=int, default=256, help="held-out episodes (default %(default)s)")
     generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
+    generate.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME", help="families of scenes, or all (default)")
     generate.add_argument("--samples", type=int, default=4, help="instants recorded of an episode, at most (default %(default)s)")
     generate.add_argument("--sample-every", type=float, default=1.5, metavar="S", help="seconds between two of them (default %(default)s)")
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT", help="let this model drive, the expert only says what "
@@ -36,7 +38,7 @@ def run(args) -> int:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
     if args.samples < 1 or args.sample_every < LEAST_SAMPLE_STEP_S:
         raise InputError(f"data generate: --samples must be at least 1 and --sample-every at least {LEAST_SAMPLE_STEP_S}")
-    jobs = missing_shards(args)
+    jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
     with ProcessPoolExecutor(args.workers) as pool, progress("scenes", len(jobs)) as bar:
         running = [pool.submit(record_shard, *job, plan, args.driver) for job in jobs]
@@ -47,7 +49,7 @@ def run(args) -> int:
     return 0
 
 
-def missing_shards(args) -> list[tuple[Path, list[tuple[str, int]]]]:
+def missing_shards(args, families: tuple[str, ...]) -> list[tuple[Path, list[tuple[str, int]]]]:
     """(file, worlds) of every shard that is not on disk yet, validation first."""
     jobs = []
     for split, episodes, base in (("validation", args.validation_episodes, VALIDATION_SEED_BASE),
@@ -60,7 +62,7 @@ def missing_shards(args) -> list[tuple[Path, list[tuple[str, int]]]]:
         for first in range(0, episodes, EPISODES_PER_SHARD):
             path = folder / f"shard-{base + first}.safetensors"
             if not path.exists():
-                jobs.append((path, worlds(base + first, min(EPISODES_PER_SHARD, episodes - first))))
+                jobs.append((path, worlds(base + first, min(EPISODES_PER_SHARD, episodes - first), families)))
     return jobs
 
 

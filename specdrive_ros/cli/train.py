@@ -24,14 +24,18 @@ def add_arguments(parser):
     target.add_argument("--steps", type=int, default=3000, help="steps of reasoning and action (default %(default)s)")
     target.add_argument("--batch", type=int, default=16, help="samples a step and process (default %(default)s)")
     target.add_argument("--learning-rate", type=float, default=8e-4, help="peak of the second stage (default %(default)s)")
+    target.add_argument("--evaluate-every", type=int, default=500, metavar="STEPS", help="of the second stage (default %(default)s)")
+    target.add_argument("--drive-worlds", type=int, default=12, metavar="N", help="held-out worlds to drive at each evaluation; the "
+                        "weights that drove best are kept, 0 keeps the last (default %(default)s)")
     target.add_argument("--seed", type=int, default=0)
     target.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
     target.add_argument("--json", action="store_true", help="print the training record as JSON")
 
 
 def run(args) -> int:
-    if min(args.steps, args.vision_steps, args.batch) < 1:
-        raise InputError("train target: --steps, --vision-steps and --batch must be at least 1")
+    if min(args.steps, args.vision_steps, args.batch, args.evaluate_every) < 1 or args.drive_worlds < 0:
+        raise InputError("train target: --steps, --vision-steps, --batch and --evaluate-every must be at least 1, "
+                         "--drive-worlds at least 0")
     import torch
     from torch.utils.tensorboard import SummaryWriter
 
@@ -45,7 +49,8 @@ def run(args) -> int:
         record = MiniTraining(
             args.data, args.run, args.out or args.run / "checkpoint",
             VisionPretraining(steps=args.vision_steps, learning_rate=args.vision_learning_rate, seed=args.seed),
-            ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate, seed=args.seed),
+            ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate,
+                              evaluate_every=args.evaluate_every, drive_worlds=args.drive_worlds, seed=args.seed),
             progress, log, args.start_from).run()
     if args.json:
         json.dump(record, sys.stdout, indent=1)

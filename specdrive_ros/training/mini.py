@@ -18,6 +18,7 @@ from specdrive_ros.target.network import AlpamayoTarget
 from specdrive_ros.target.prompt import SYSTEM_TEXT, USER_TEXT
 from specdrive_ros.target.released_layout import write_configs
 from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
+from specdrive_ros.training.closed_loop import BestCheckpoint, share_driven
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
@@ -61,6 +62,7 @@ class MiniTraining:
         run_folder.mkdir(parents=True, exist_ok=True)
         self.config = new_checkpoint_folder(checkpoint, self.train)
         self.target = new_target(self.config, reasoning.seed)
+        self.best = BestCheckpoint(run_folder)
         self.start_from = start_from
         if start_from is not None:
             warm_start(self.target, start_from)
@@ -76,6 +78,8 @@ class MiniTraining:
             record = train_reasoning(stage, train, features, *held_out, self.reasoning,
                                      self.run_folder / "reasoning.safetensors", bar, self.log, self._on_evaluation)
         save_target(self.target, self.checkpoint)
+        if self.reasoning.drive_worlds:
+            self.best.restore(self.checkpoint)
         return self._record(vision, record, len(train))
 
     def _vision_stage(self) -> dict[str, float]:
@@ -96,6 +100,10 @@ class MiniTraining:
     def _on_evaluation(self, step: int, record: dict) -> None:
         """A checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
         save_target(self.target, self.checkpoint)
+        if self.reasoning.drive_worlds:
+            families = tuple(dict.fromkeys(words["family"] for shard in self.validation for words in shard.words))
+            record["driven"] = share_driven(self.checkpoint, families, self.reasoning.drive_worlds)
+            self.best.offer(self.checkpoint, step, record["driven"], record["ade_3s"])
         with (self.run_folder / "curve.jsonl").open("a") as file:
             file.write(json.dumps({"step": step, **record}) + "\n")
 

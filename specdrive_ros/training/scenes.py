@@ -14,6 +14,7 @@ Knows the simulated world; knows no model and no torch.
 import copy
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -189,9 +190,9 @@ def write_shard(path: Path, episodes: list[dict]) -> int:
     return len(samples)
 
 
-def worlds(first_seed: int, count: int) -> list[tuple[str, int]]:
+def worlds(first_seed: int, count: int, families: Sequence[str] = FAMILIES) -> list[tuple[str, int]]:
     """(family, seed) of consecutive seeds. A seed's family follows from the seed, so any shard can be made alone."""
-    return [(FAMILIES[seed % len(FAMILIES)], seed) for seed in range(first_seed, first_seed + count)]
+    return [(families[seed % len(families)], seed) for seed in range(first_seed, first_seed + count)]
 
 
 class Shard:

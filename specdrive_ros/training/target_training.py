@@ -27,7 +27,8 @@ from specdrive_ros.training.vision_pretraining import FrameSampler, SceneHeads, 
 @dataclass(frozen=True)
 class ReasoningTraining:
     """Settings of the second stage. `draws` flow-matching times and noises are drawn a sample: flow matching needs
-    many more of them than reasoning needs samples, and a pass of the expert costs a tenth of the language model's."""
+    many more of them than reasoning needs samples, and a pass of the expert costs a tenth of the language model's.
+    At each evaluation the model drives `drive_worlds` held-out worlds, and the weights that drove best are kept."""
 
     steps: int = 3000
     batch: int = 16
@@ -38,6 +39,7 @@ class ReasoningTraining:
     draws: int = 4
     feature_noise: float = 0.02
     evaluate_every: int = 250
+    drive_worlds: int = 0
     save_every: int = 100
     seed: int = 0
 
@@ -52,9 +54,9 @@ class VisionStage(nn.Module):
         levels = 1 + len(target.config.vision.deepstack_visual_indexes)
         self.heads = SceneHeads(scene_labels, target.config.vision.out_hidden_size, levels)
 
-    def forward(self, patches: torch.Tensor, grid: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, patches: torch.Tensor, grid: torch.Tensor, labels: torch.Tensor, ways: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         logits = self.heads(frame_levels(self.target[0], patches, grid))
-        return self.heads.loss(logits, labels), logits[0]
+        return self.heads.loss(logits, labels, ways), logits[0]
 
 
 def new_vision_stage(target: AlpamayoTarget, shard: Shard, seed: int) -> VisionStage:
@@ -86,13 +88,13 @@ def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Sha
 
 
 def vision_step(model, optimizer, accelerator, sampler, settings, step, rng) -> float:
-    frames, labels = sampler.draw(rng, settings.batch)
+    frames, labels, ways = sampler.draw(rng, settings.batch)
     patches, grid = frame_patches(frames, accelerator.unwrap_model(model).target[0])
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     patches = disturb(patches.view(len(frames), -1, patches.shape[-1]), settings, generator).flatten(0, 1)
     for group in optimizer.param_groups:
         group["lr"] = cosine_rate(step, settings.steps, settings.learning_rate)
-    loss, _ = model(patches.to(accelerator.device), grid.to(accelerator.device), torch.from_numpy(labels).to(accelerator.device))
+    loss, _ = model(*(tensor.to(accelerator.device) for tensor in (patches, grid, torch.from_numpy(labels), torch.from_numpy(ways))))
     descend(accelerator, model, optimizer, loss)
     return float(loss.detach())
 
@@ -106,16 +108,26 @@ def descend(accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.O
 
 @torch.no_grad()
 def vision_accuracy(stage: VisionStage, held_out: FrameSampler, frames: int = 1024) -> dict[str, float]:
-    """Share of right class numbers per scene label on frames drawn evenly from the held-out worlds."""
+    """Share of right class numbers per scene label, and how much of the expert's way is seen, on frames drawn evenly
+    from the held-out worlds."""
     rows = np.linspace(0, len(held_out.labels) - 1, min(frames, len(held_out.labels))).astype(int)
-    right = {name: np.zeros(2, int) for name in stage.heads.scene_labels}
+    right, estimated = {name: np.zeros(2, int) for name in stage.heads.scene_labels}, []
     for part in np.array_split(rows, max(1, len(rows) // 64)):
         patches, grid = frame_patches(held_out.frames(part), stage.target[0])
-        labels = torch.from_numpy(held_out.labels[part])
-        _, logits = stage(patches, grid, labels)
+        labels, ways = torch.from_numpy(held_out.labels[part]), torch.from_numpy(held_out.ways[part])
+        _, logits = stage(patches, grid, labels, ways)
+        estimated.append(logits[:, -ways.shape[1]:].numpy())
         for name, counts in stage.heads.accuracy(logits, labels).items():
             right[name] += counts
-    return {name: float(good / max(1, all_of_them)) for name, (good, all_of_them) in right.items()}
+    shares = {name: float(good / max(1, all_of_them)) for name, (good, all_of_them) in right.items()}
+    return shares | {"expert_way_r2": explained(np.concatenate(estimated), held_out.ways[rows])}
+
+
+def explained(estimated: np.ndarray, true: np.ndarray) -> float:
+    """Share of the variance of `true` [N, 4] explained, mean over the columns; rows of NaN do not count."""
+    known = ~np.isnan(true).any(axis=1)
+    error = ((estimated[known] - true[known]) ** 2).mean(axis=0)
+    return float(np.mean(1 - error / np.maximum(true[known].var(axis=0), 1e-9))) if known.any() else 0.0
 
 
 class ReasoningStage(nn.Module):
