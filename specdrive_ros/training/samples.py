@@ -17,6 +17,9 @@ from specdrive_ros.target.unicycle import trajectory_to_action
 from specdrive_ros.training.scenes import Shard, planar_poses
 
 
+STEERING_CURVATURE = 0.01  # 1/m: an instant with this much weighs two
+
+
 @dataclass(frozen=True)
 class WordWeights:
     """Loss weights: words that only the picture gives, all other words, the closing tokens."""
@@ -70,13 +73,14 @@ class SampleSet:
         self.prompt_ids, self.frame_rows = np.stack(prompts), np.stack(rows)
         self.reasonings, self.actions = reasonings, np.stack(actions).astype(np.float32)
         self.v0s, self.futures = np.array(v0s, np.float32), np.stack(futures)
-        self._cumulative = np.cumsum(rare_event_weights(events))
+        self._cumulative = np.cumsum(rare_event_weights(events) * steering_weights(self.futures))
 
     def __len__(self) -> int:
         return len(self.reasonings)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Random sample numbers among which rare decisions and causes get their share."""
+        """Random sample numbers among which rare decisions and causes, and the instants that ask for steering, get
+        their share."""
         return np.searchsorted(self._cumulative, rng.random(count) * self._cumulative[-1])
 
     def _prompt_ids(self, grids: np.ndarray, xyz: np.ndarray) -> np.ndarray:
@@ -114,3 +118,10 @@ def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
     """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches."""
     counts = Counter(events)
     return np.array([counts[event] ** -0.5 for event in events])
+
+
+def steering_weights(futures: np.ndarray) -> np.ndarray:
+    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on, up to 4 in a sharp bend. Most of a
+    drive is straight, and a model that has learnt from it as it comes steers too little where it matters."""
+    curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)  # 1/m, mean of the first second
+    return 1.0 + np.minimum(np.abs(curvature) / STEERING_CURVATURE, 3.0)

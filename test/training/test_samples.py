@@ -1,0 +1,26 @@
+"""What is drawn more often: rare events, and instants that ask for steering."""
+
+import numpy as np
+import pytest
+
+from specdrive_ros.training.samples import rare_event_weights, steering_weights
+
+
+def bend(radius_m, speed_mps=8.0):
+    """[64, 3] x, y, yaw of a circle to the left."""
+    angle = speed_mps * 0.1 * np.arange(1, 65) / radius_m
+    return np.stack([radius_m * np.sin(angle), radius_m * (1 - np.cos(angle)), angle], axis=1)
+
+
+def test_a_rare_event_is_drawn_more_often_than_its_share():
+    weights = rare_event_weights([("keep_lane", "clear")] * 100 + [("stop", "red_light")])
+    assert weights[-1] == pytest.approx(10 * weights[0])
+
+
+def test_steering_weighs_up_to_four_whichever_way_it_goes():
+    left = bend(50.0)
+    straight, sharp = bend(1e9), bend(12.0)
+    weights = steering_weights(np.stack([straight, left, left * [1, -1, -1], sharp]))
+    assert weights[0] == pytest.approx(1.0, abs=1e-6)
+    assert weights[1] == pytest.approx(weights[2]) == pytest.approx(1 + (1 / 50) / 0.01, rel=0.15)
+    assert weights[3] == pytest.approx(4.0)
