@@ -15,7 +15,8 @@ import numpy as np
 
 from specdrive_ros.decoding.autoregressive import AutoregressiveDecoder, Decoder
 from specdrive_ros.decoding.rules import ReasoningRules
-from specdrive_ros.decoding.state import DecodingState, Reasoning
+from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
+from specdrive_ros.decoding.token_tree import TokenTree
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import Observation
@@ -30,6 +31,7 @@ from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
 
 DEFAULT_THREADS = 2
+CARRIED = "carryover"  # the draft that is credited for text that rode along with the prompt
 
 
 class Planner:
@@ -87,7 +89,7 @@ class Planner:
     def plan(self, observation: Observation) -> Plan:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
-        state = self.perceive(observation, stage_ms)
+        state = self.perceive(observation, stage_ms, self.decoder.carried())
         reasoning = self.decoder.decode(state)
         stage_ms |= reasoning.stage_ms
         with _timed(stage_ms, "action"):
@@ -96,31 +98,47 @@ class Planner:
             found = tuple(violations(plan, observation))
         return replace(plan, violations=found, stage_ms=stage_ms)
 
-    def perceive(self, observation: Observation, stage_ms: dict[str, float]) -> DecodingState:
+    def perceive(
+        self, observation: Observation, stage_ms: dict[str, float], carried: tuple[int, ...] = ()
+    ) -> DecodingState:
         """The target after the whole prompt, before its first word. Valid until the next observation.
 
         stage_ms: takes the wall time of `vision` and `prefill`, milliseconds.
+        carried:  tokens that ride along behind the prompt; the decoder that asked for them verifies them.
         """
         with _timed(stage_ms, "vision"):
             features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
         with _timed(stage_ms, "prefill"):
             prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
-            return self._prefill(prompt, features)
+            return self._prefill(prompt, features, carried)
 
-    def _prefill(self, prompt: Prompt, features: VisionFeatures) -> DecodingState:
-        embeddings = self.networks.embed(prompt.token_ids)
+    def _prefill(
+        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...]
+    ) -> DecodingState:
+        """One pass over the prompt and, behind it, the text that rides along; the logits are those from its last row on."""
+        length = len(prompt.token_ids)
+        embeddings = self.networks.embed(np.concatenate([prompt.token_ids, np.array(carried, np.int64)]))
         embeddings[prompt.image_rows] = features.embeddings
         deepstack = np.zeros((len(features.deepstack), *embeddings.shape), np.float32)
         deepstack[:, prompt.image_rows] = features.deepstack
-        cache, last = self._empty_cache(len(embeddings)), np.array([len(embeddings) - 1])
-        output = self.networks.extend(
-            embeddings, prompt.position_ids, cache, deepstack=deepstack, logit_rows=last
+        behind = text_positions(length, len(carried), prompt.rope_delta)
+        positions = np.concatenate([prompt.position_ids, behind], axis=1)
+        cache, rows = self._empty_cache(length), np.arange(length - 1, len(embeddings))
+        output = self.networks.extend(embeddings, positions, cache, deepstack=deepstack, logit_rows=rows)
+        riding = TokenTree.chain(carried, proposers=(CARRIED,) * len(carried))
+        return DecodingState(
+            cache,
+            output.logits[0],
+            output.taps,
+            prompt.rope_delta,
+            prompt.token_ids,
+            positions,
+            Carried(riding, output.logits[1:]) if carried else None,
         )
-        return DecodingState(cache, output.logits[0], output.taps, prompt.rope_delta)
 
     def _empty_cache(self, prompt_tokens: int) -> KeyValueCache:
         """The same rows in every cycle; new ones only when the images, and so the prompt, have grown."""
-        needed = prompt_tokens + self.settings.max_new_tokens
+        needed = prompt_tokens + self.settings.max_new_tokens + self.decoder.spare_rows
         if self._cache is None or self._cache.capacity < needed:
             self._cache = self.networks.new_cache(needed)
         self._cache.truncate(0)
