@@ -14,7 +14,9 @@ from specdrive_ros.decoding.verification import RejectionSampler
 from specdrive_ros.target.rope import text_positions
 
 from .toy_drafts import Oracle, Rubbish, random_tree
-from .toy_target import COT_END, FUTURE_START, PROMPT, ToyTarget, toy_rules, toy_state
+from .toy_target import FUTURE_START, PROMPT, ToyTarget, toy_rules, toy_state
+
+DRAWS = 2000
 
 
 def plain(target, limit=24):
@@ -42,8 +44,8 @@ def test_an_oracle_needs_one_pass_a_block():
 
 @pytest.mark.parametrize("limit", [2, 3, 5, 9, 24])
 def test_greedy_answers_are_those_of_plain_decoding(limit):
-    """Right, half-right and random drafts on 30 targets: words, mark of truncation, cache."""
-    for seed in range(30):
+    """Right, half-right and random drafts on 12 targets: words, mark of truncation, cache."""
+    for seed in range(12):
         target = ToyTarget(seed)
         reasoning, expected = plain(target, limit)
         for draft in (Oracle(reasoning.token_ids, wrong=0.5, seed=seed), Rubbish(seed)):
@@ -55,13 +57,13 @@ def test_greedy_answers_are_those_of_plain_decoding(limit):
 
 
 def test_forced_ends_are_among_the_cases():
-    ends = {plain(ToyTarget(seed), limit)[0].truncated for seed in range(30) for limit in (5, 24)}
+    ends = {plain(ToyTarget(seed), limit)[0].truncated for seed in range(12) for limit in (5, 24)}
     assert ends == {True, False}
 
 
 def test_a_broken_draft_is_counted_and_logged_once(caplog):
     target, faults = ToyTarget(1), 0
-    for seed in range(20):
+    for seed in range(8):
         faults += SpeculativeDecoder(target, toy_rules(), Rubbish(seed)).decode(toy_state(target)).draft_faults
     assert faults > 5
     caplog.clear()
@@ -116,7 +118,7 @@ def carried_state(target: ToyTarget, tokens) -> DecodingState:
 
 @pytest.mark.parametrize("right", [0, 1, 4, None])
 def test_carried_text_is_verified_in_the_prefill(right):
-    for seed in range(12):
+    for seed in range(6):
         target = ToyTarget(seed)
         reasoning, expected = plain(target)
         carried = list(reasoning.token_ids)
@@ -156,7 +158,7 @@ class Random:
 
 
 def test_sampled_answers_have_the_target_s_distribution():
-    """Chi-square over 20,000 draws of whole answers against the exact distribution. Fails for about 1 seed in 1,000."""
+    """Chi-square over 2,000 whole answers against the exact distribution; single passes: test_verification.py."""
     from scipy.stats import chisquare
 
     target, rules, sampler = ToyTarget(3, sharpness=1.5), toy_rules(4), Sampler(0.8, 0.9)
@@ -164,15 +166,15 @@ def test_sampled_answers_have_the_target_s_distribution():
     decoder = SpeculativeDecoder(target, rules, Random(), nodes=6, choose=RejectionSampler(sampler, seed=11))
     prompt = toy_state(target)
     drawn = Counter()
-    for _ in range(20_000):
+    for _ in range(DRAWS):
         prompt.cache.truncate(len(PROMPT))
         state = DecodingState(prompt.cache, prompt.logits, prompt.taps, 2, PROMPT, prompt.positions)
         drawn[decoder.decode(state).token_ids] += 1
     assert set(drawn) <= set(exact)
-    often = [answer for answer, probability in exact.items() if probability * 20_000 >= 5]
+    often = [answer for answer, probability in exact.items() if probability * DRAWS >= 5]
     observed = [drawn[answer] for answer in often]
-    expected = [20_000 * exact[answer] for answer in often]
-    rest = 20_000 - sum(observed), 20_000 - sum(expected)
+    expected = [DRAWS * exact[answer] for answer in often]
+    rest = DRAWS - sum(observed), DRAWS - sum(expected)
     assert chisquare([*observed, rest[0]], [*expected, rest[1]], sum_check=False).pvalue > 1e-3
 
 
@@ -198,11 +200,11 @@ def answer_probabilities(target, rules, sampler) -> dict[tuple[int, ...], float]
 # The reference model
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_reference_tokens_cache_and_action(networks, rules, state, prompt_end, arrays, seed):
     """Half-right trees on the reference model leave its tokens, its rows and its action head's answer."""
     expected = tuple(int(token) for token in arrays("expected_greedy")["sequence_with_stop"][0, 205:220])
-    draft = Oracle(expected, wrong=0.15 * seed, seed=seed)
+    draft = Oracle(expected, wrong=0.25 * seed, seed=seed)
     reasoning = SpeculativeDecoder(networks, rules(24), draft, nodes=15).decode(state)
     assert reasoning.token_ids == expected and reasoning.target_passes <= 15
     offset = int(arrays("expected_kv")["offset"])

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -104,10 +105,36 @@ def test_end_of_turn_and_limit_close_by_force():
     assert verdict.path == (0,) and verdict.tokens == (COT_END, FUTURE_START) and verdict.forced
 
 
-def test_draws_among_siblings_have_the_warped_distribution():
-    logits = np.log(np.array([0.4, 0.3, 0.2, 0.06, 0.04]))
-    sampler = Sampler(temperature=1.0, top_p=0.93)
+def test_sampled_passes_have_the_target_s_distribution():
+    """Chi-square over 20,000 passes: path and own token, jointly, against the exact warped distribution."""
+    from scipy.stats import chisquare
+
+    random = np.random.default_rng(8)
+    tree = TokenTree(np.array([0, 1, 2, 0, 3, 1]), np.array([-1, -1, 0, 0, 1, 2]), np.zeros(6))
+    logits = 1.2 * random.standard_normal((7, 5))
+    rules = ReasoningRules(np.array([0, 0, 0, 0, 1], bool), -1, -1, -1, 1000)
+    sampler = Sampler(temperature=0.8, top_p=0.95)
     choose = RejectionSampler(sampler, seed=3)
-    drawn = np.bincount([choose(logits, [2, 4, 0]) for _ in range(6000)], minlength=5) / 6000
-    np.testing.assert_allclose(drawn, softmax(sampler.warp(logits)), atol=0.02)
-    assert drawn[4] == 0
+    drawn = Counter()
+    for _ in range(20_000):
+        verdict = verify(tree, logits, rules, [0], choose)
+        drawn[verdict.path + verdict.tokens] += 1
+    exact = pass_probabilities(tree, [softmax(sampler.warp(rules.allowed(row))) for row in logits])
+    assert set(drawn) <= set(exact) and len(exact) > 10 and abs(sum(exact.values()) - 1) < 1e-9
+    observed, expected = zip(*((drawn[key], 20_000 * share) for key, share in exact.items()), strict=True)
+    assert chisquare(observed, expected).pvalue > 1e-3
+
+
+def pass_probabilities(tree: TokenTree, shares) -> dict[tuple[int, ...], float]:
+    """(accepted nodes …, own token) -> probability, by following every choice."""
+    found = {}
+    for node in range(-1, len(tree)):
+        path = tuple(tree.path(node))
+        reached = 1.0
+        for child in path:
+            reached *= shares[int(tree.parents[child]) + 1][tree.tokens[child]]
+        below = {int(tree.tokens[child]) for child in tree.children.get(node, ())}
+        for token in np.flatnonzero(shares[node + 1]).tolist():
+            if token not in below:
+                found[path + (token,)] = reached * shares[node + 1][token]
+    return found
