@@ -15,8 +15,11 @@ import numpy as np
 
 from specdrive_ros.decoding.autoregressive import AutoregressiveDecoder, Decoder
 from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.decoding.speculative import SpeculativeDecoder
 from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
 from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.draft.company import PassCosts
+from specdrive_ros.draft.registry import CARRYOVER, NO_DRAFT, check_names, load_company
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import Observation
@@ -31,7 +34,6 @@ from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
 
 DEFAULT_THREADS = 2
-CARRIED = "carryover"  # the draft that is credited for text that rode along with the prompt
 
 
 class Planner:
@@ -49,12 +51,14 @@ class Planner:
         *,
         seed: int = 0,
         keep_frames: bool = True,
+        draft: str = NO_DRAFT,
+        costs: PassCosts | None = None,
     ):
         self.settings, self.networks, self.tokenizer = settings, networks, tokenizer
         self.config = networks.config
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
-        self.decoder: Decoder = AutoregressiveDecoder(networks, self.rules)
+        self.decoder = make_decoder(networks, self.rules, draft, settings.checkpoint, tokenizer, costs)
         shape = (self.config.action_space.n_waypoints, 2)
         self.noise = np.float32(settings.action_noise) * np.random.default_rng(seed).standard_normal(shape, np.float32)
         self._cache: KeyValueCache | None = None
@@ -68,8 +72,13 @@ class Planner:
         seed: int = 0,
         threads: int = DEFAULT_THREADS,
         max_new_tokens: int | None = None,
+        draft: str = NO_DRAFT,
     ) -> "Planner":
-        """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded."""
+        """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded.
+
+        draft: what speeds the reasoning up, a name of `draft/registry.py` or several as `a+b`.
+        """
+        check_names(draft)
         settings = find_model(model)
         if max_new_tokens is not None:
             settings = replace(settings, max_new_tokens=max_new_tokens)
@@ -79,7 +88,7 @@ class Planner:
                 f"{settings.checkpoint}: the action head has {networks.flow_steps} steps, the model's "
                 f"settings say {settings.action_steps}; export it again"
             )
-        return cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed)
+        return cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed, draft=draft)
 
     @property
     def cameras(self) -> tuple[str, ...]:
@@ -125,7 +134,7 @@ class Planner:
         positions = np.concatenate([prompt.position_ids, behind], axis=1)
         cache, rows = self._empty_cache(length), np.arange(length - 1, len(embeddings))
         output = self.networks.extend(embeddings, positions, cache, deepstack=deepstack, logit_rows=rows)
-        riding = TokenTree.chain(carried, proposers=(CARRIED,) * len(carried))
+        riding = TokenTree.chain(carried, proposers=(CARRYOVER,) * len(carried))
         return DecodingState(
             cache,
             output.logits[0],
@@ -165,7 +174,26 @@ class Planner:
             v0_mps=v0_mps,
             truncated=reasoning.truncated,
             target_passes=reasoning.target_passes,
+            drafted=reasoning.drafted,
         )
+
+
+def make_decoder(
+    networks: TargetNetworks,
+    rules: ReasoningRules,
+    draft: str,
+    checkpoint: Path,
+    tokenizer: TargetTokenizer,
+    costs: PassCosts | None = None,
+) -> Decoder:
+    """Plain decoding, or speculation with the draft named; a carry-over also rides along in the prefill."""
+    if draft == NO_DRAFT:
+        return AutoregressiveDecoder(networks, rules)
+    costs = costs or PassCosts.load(checkpoint)
+    company = load_company(draft, checkpoint, tokenizer, costs)
+    return SpeculativeDecoder(
+        networks, rules, company, nodes=costs.most_nodes, carry=CARRYOVER in check_names(draft)
+    )
 
 
 @contextmanager

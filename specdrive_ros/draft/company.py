@@ -7,8 +7,11 @@ asked. Everything here is a function of tokens and of the cost table, never of t
 the same passes.
 """
 
+import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +19,10 @@ from specdrive_ros.decoding.token_tree import TokenTree, merge
 from specdrive_ros.draft.draft import Draft, DraftContext
 from specdrive_ros.errors import InputError
 
+COSTS_FILE = "drafts/pass_costs.json"  # in a checkpoint's folder
+WORTH_ASKING = 2.5
+LARGEST_PASS = 128  # rows
+log = logging.getLogger(__name__)
 LEARNING = 0.1  # weight of the newest pass in what a draft is expected to bring
 
 
@@ -36,6 +43,32 @@ class PassCosts:
             raise InputError(f"pass costs: widths must rise from 1 or more, got {self.rows}")
         if not all(np.isfinite(ms) and ms > 0 for ms in self.ms):
             raise InputError(f"pass costs: milliseconds must be over 0, got {self.ms}")
+
+    @classmethod
+    def load(cls, checkpoint: Path) -> "PassCosts":
+        """What was measured for a checkpoint on this machine (`bench decode --save-costs`), else the default."""
+        path = Path(checkpoint) / COSTS_FILE
+        if not path.is_file():
+            return cls()
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(tuple(content["rows"]), tuple(content["ms"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: is no table of pass costs ({error}); delete it or measure again") from None
+
+    def save(self, checkpoint: Path) -> None:
+        path = Path(checkpoint) / COSTS_FILE
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"rows": self.rows, "ms": self.ms}) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+    @property
+    def most_nodes(self) -> int:
+        """Nodes of the widest tree worth asking for: its pass takes up to `WORTH_ASKING` times that of one row."""
+        widths = np.arange(1, LARGEST_PASS + 1)
+        return int(widths[self.of(widths) <= WORTH_ASKING * self.of(1)].max()) - 1
 
     def of(self, rows: np.ndarray | int) -> np.ndarray:
         """Milliseconds of passes of these widths."""
@@ -91,6 +124,7 @@ class Company:
         self.expected: dict[str, float] = {}  # tokens a pass a draft is expected to bring by itself
         self._unread = {draft.name: _Unread() for draft in self.drafts}
         self._asked: list[tuple[str, TokenTree, int]] = []
+        self._faulty: set[str] = set()
 
     def begin(self) -> None:
         self._unread = {draft.name: _Unread() for draft in self.drafts}
@@ -116,9 +150,12 @@ class Company:
         fields = {**vars(context), "taps": taps, "positions": positions}
         try:
             tree = draft.propose(DraftContext(**fields), nodes)
-        except Exception:  # the loop counts faults of a lone draft; here the others speak
+            return tree.pruned(nodes)
+        except Exception as error:  # a proposal, whatever is wrong with it, must not end a drive
+            if draft.name not in self._faulty:
+                log.warning("draft %s: no proposal (%s: %s)", draft.name, type(error).__name__, error)
+            self._faulty.add(draft.name)
             return TokenTree.empty()
-        return tree.pruned(nodes) if isinstance(tree, TokenTree) else TokenTree.empty()
 
     def _worth_asking(self, name: str, tree: TokenTree) -> bool:
         draft_ms = self.draft_ms.get(name, 0.0)
