@@ -24,8 +24,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     decode.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to decode (default %(default)s)")
     decode.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default %(default)s)")
     decode.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world (default %(default)s)")
-    decode.add_argument("--save-costs", action="store_true",
-                        help="keep the measured pass costs beside the model: trees are then as wide as pays here")
+    decode.add_argument("--measure-costs", action="store_true",
+                        help="first measure what passes cost and keep the table beside the model: trees are then as "
+                             "wide as pays here (default: the table kept there, else that of mini on a CPU)")
     decode.add_argument("--phrases", type=Path, metavar="FILE",
                         help="measure a phrasebook alone on a text, a chain of causation a line; needs no model")
     decode.add_argument("--tokenizer", type=Path, metavar="T",
@@ -96,14 +97,16 @@ def phrase_row(result) -> dict:
 def decode_document(args: Namespace) -> dict:
     from specdrive_ros.cli.progress import progress
     from specdrive_ros.cycle import Planner
+    from specdrive_ros.draft.company import PassCosts
     from specdrive_ros.draft.registry import check_names
     from specdrive_ros.evaluation.decode_benchmark import measure_methods, measured_costs
 
     for draft in args.draft:
         check_names(draft)
     planner = Planner.load(args.model, runtime=args.runtime, threads=args.threads)
-    costs = measured_costs(planner)
-    if args.save_costs:
+    costs = PassCosts.load(planner.settings.checkpoint)
+    if args.measure_costs:
+        costs = measured_costs(planner)
         costs.save(planner.settings.checkpoint)
     with progress("prompts", args.prompts) as bar:
         results = measure_methods(

@@ -46,7 +46,7 @@ class PassCosts:
 
     @classmethod
     def load(cls, checkpoint: Path) -> "PassCosts":
-        """What was measured for a checkpoint on this machine (`bench decode --save-costs`), else the default."""
+        """What was measured for a checkpoint on this machine (`bench decode --measure-costs`), else the default."""
         path = Path(checkpoint) / COSTS_FILE
         if not path.is_file():
             return cls()

@@ -25,7 +25,7 @@ from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, NANOSECONDS
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 
-CYCLES_PER_WORLD = 50
+CYCLES_PER_WORLD = 25
 TICK_S = 0.05
 WARM_UP = 3
 WIDTHS = (1, 4, 8, 16, 32, 64)
