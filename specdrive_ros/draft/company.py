@@ -10,7 +10,7 @@ the same passes.
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +140,7 @@ class Company:
             if self._worth_asking(draft.name, tree):
                 proposal = self._ask(draft, context, nodes)
                 self._asked.append((draft.name, proposal, len(context.written)))
-                tree = merge([each for _, each, _ in self._asked], nodes, [name for name, _, _ in self._asked])
+                tree = _together([(name, each) for name, each, _ in self._asked if len(each)], nodes)
         width, _ = best_width(np.exp(tree.log_probs), self.costs)
         return tree.pruned(width)
 
@@ -174,6 +174,14 @@ class Company:
             brought = agreeing(tree, written[start:])
             before = self.expected.get(name, float(brought))
             self.expected[name] = before + LEARNING * (brought - before)
+
+
+def _together(proposals: list[tuple[str, TokenTree]], nodes: int) -> TokenTree:
+    """One tree of all proposals, each node credited."""
+    if len(proposals) == 1:
+        (name, tree), = proposals
+        return tree if tree.proposers else replace(tree, proposers=(name,) * len(tree))
+    return merge([tree for _, tree in proposals], nodes, [name for name, _ in proposals])
 
 
 def agreeing(tree: TokenTree, words: Sequence[int]) -> int:
