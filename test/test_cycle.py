@@ -159,7 +159,8 @@ def test_drafts_change_neither_words_nor_waypoints(planner, drafted, observation
         expected, plan = planner.plan(each), fast.plan(each)
         assert plan.token_ids == expected.token_ids and plan.truncated == expected.truncated
         np.testing.assert_allclose(plan.xyz, expected.xyz, atol=1e-4)
-        assert sum(plan.drafted.values()) + plan.target_passes == len(plan.token_ids)
+        own = len(plan.token_ids) - sum(plan.drafted.values())
+        assert own - plan.truncated <= plan.target_passes <= own, "a pass writes one token, or two that close"
         passes.append(plan.target_passes)
     if "carryover" in draft:
         assert passes[1] == passes[4] == 0, "the whole reasoning rode along in the prefill"

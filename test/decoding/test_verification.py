@@ -105,6 +105,11 @@ def test_end_of_turn_and_limit_close_by_force():
     assert verdict.path == (0,) and verdict.tokens == (COT_END, FUTURE_START) and verdict.forced
 
 
+def test_a_tree_may_hold_the_closing_tokens_of_a_forced_end():
+    verdict = verify(TokenTree.chain([COT_END, FUTURE_START]), logits_of(END_OF_TURN, 0, 0), toy_rules(), [0], greedy_among)
+    assert verdict.path == (0, 1) and verdict.tokens == () and verdict.forced
+
+
 def test_sampled_passes_have_the_target_s_distribution():
     """Chi-square over 20,000 passes: path and own token, jointly, against the exact warped distribution."""
     from scipy.stats import chisquare
