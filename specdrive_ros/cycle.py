@@ -15,7 +15,11 @@ import numpy as np
 
 from specdrive_ros.decoding.autoregressive import AutoregressiveDecoder, Decoder
 from specdrive_ros.decoding.rules import ReasoningRules
-from specdrive_ros.decoding.state import DecodingState, Reasoning
+from specdrive_ros.decoding.speculative import SpeculativeDecoder
+from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
+from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.draft.company import PassCosts
+from specdrive_ros.draft.registry import CARRYOVER, NO_DRAFT, check_names, load_company
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import Observation
@@ -47,12 +51,14 @@ class Planner:
         *,
         seed: int = 0,
         keep_frames: bool = True,
+        draft: str = NO_DRAFT,
+        costs: PassCosts | None = None,
     ):
         self.settings, self.networks, self.tokenizer = settings, networks, tokenizer
         self.config = networks.config
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
-        self.decoder: Decoder = AutoregressiveDecoder(networks, self.rules)
+        self.decoder = make_decoder(networks, self.rules, draft, settings.checkpoint, tokenizer, costs)
         shape = (self.config.action_space.n_waypoints, 2)
         self.noise = np.float32(settings.action_noise) * np.random.default_rng(seed).standard_normal(shape, np.float32)
         self._cache: KeyValueCache | None = None
@@ -66,8 +72,13 @@ class Planner:
         seed: int = 0,
         threads: int = DEFAULT_THREADS,
         max_new_tokens: int | None = None,
+        draft: str = NO_DRAFT,
     ) -> "Planner":
-        """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded."""
+        """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded.
+
+        draft: what speeds the reasoning up, a name of `draft/registry.py` or several as `a+b`.
+        """
+        check_names(draft)
         settings = find_model(model)
         if max_new_tokens is not None:
             settings = replace(settings, max_new_tokens=max_new_tokens)
@@ -77,7 +88,7 @@ class Planner:
                 f"{settings.checkpoint}: the action head has {networks.flow_steps} steps, the model's "
                 f"settings say {settings.action_steps}; export it again"
             )
-        return cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed)
+        return cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed, draft=draft)
 
     @property
     def cameras(self) -> tuple[str, ...]:
@@ -87,7 +98,7 @@ class Planner:
     def plan(self, observation: Observation) -> Plan:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
-        state = self.perceive(observation, stage_ms)
+        state = self.perceive(observation, stage_ms, self.decoder.carried())
         reasoning = self.decoder.decode(state)
         stage_ms |= reasoning.stage_ms
         with _timed(stage_ms, "action"):
@@ -96,31 +107,47 @@ class Planner:
             found = tuple(violations(plan, observation))
         return replace(plan, violations=found, stage_ms=stage_ms)
 
-    def perceive(self, observation: Observation, stage_ms: dict[str, float]) -> DecodingState:
+    def perceive(
+        self, observation: Observation, stage_ms: dict[str, float], carried: tuple[int, ...] = ()
+    ) -> DecodingState:
         """The target after the whole prompt, before its first word. Valid until the next observation.
 
         stage_ms: takes the wall time of `vision` and `prefill`, milliseconds.
+        carried:  tokens that ride along behind the prompt; the decoder that asked for them verifies them.
         """
         with _timed(stage_ms, "vision"):
             features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
         with _timed(stage_ms, "prefill"):
             prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
-            return self._prefill(prompt, features)
+            return self._prefill(prompt, features, carried)
 
-    def _prefill(self, prompt: Prompt, features: VisionFeatures) -> DecodingState:
-        embeddings = self.networks.embed(prompt.token_ids)
+    def _prefill(
+        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...]
+    ) -> DecodingState:
+        """One pass over the prompt and, behind it, the text that rides along; the logits are those from its last row on."""
+        length = len(prompt.token_ids)
+        embeddings = self.networks.embed(np.concatenate([prompt.token_ids, np.array(carried, np.int64)]))
         embeddings[prompt.image_rows] = features.embeddings
         deepstack = np.zeros((len(features.deepstack), *embeddings.shape), np.float32)
         deepstack[:, prompt.image_rows] = features.deepstack
-        cache, last = self._empty_cache(len(embeddings)), np.array([len(embeddings) - 1])
-        output = self.networks.extend(
-            embeddings, prompt.position_ids, cache, deepstack=deepstack, logit_rows=last
+        behind = text_positions(length, len(carried), prompt.rope_delta)
+        positions = np.concatenate([prompt.position_ids, behind], axis=1)
+        cache, rows = self._empty_cache(length), np.arange(length - 1, len(embeddings))
+        output = self.networks.extend(embeddings, positions, cache, deepstack=deepstack, logit_rows=rows)
+        riding = TokenTree.chain(carried, proposers=(CARRYOVER,) * len(carried))
+        return DecodingState(
+            cache,
+            output.logits[0],
+            output.taps,
+            prompt.rope_delta,
+            prompt.token_ids,
+            positions,
+            Carried(riding, output.logits[1:]) if carried else None,
         )
-        return DecodingState(cache, output.logits[0], output.taps, prompt.rope_delta)
 
     def _empty_cache(self, prompt_tokens: int) -> KeyValueCache:
         """The same rows in every cycle; new ones only when the images, and so the prompt, have grown."""
-        needed = prompt_tokens + self.settings.max_new_tokens
+        needed = prompt_tokens + self.settings.max_new_tokens + self.decoder.spare_rows
         if self._cache is None or self._cache.capacity < needed:
             self._cache = self.networks.new_cache(needed)
         self._cache.truncate(0)
@@ -147,7 +174,26 @@ class Planner:
             v0_mps=v0_mps,
             truncated=reasoning.truncated,
             target_passes=reasoning.target_passes,
+            drafted=reasoning.drafted,
         )
+
+
+def make_decoder(
+    networks: TargetNetworks,
+    rules: ReasoningRules,
+    draft: str,
+    checkpoint: Path,
+    tokenizer: TargetTokenizer,
+    costs: PassCosts | None = None,
+) -> Decoder:
+    """Plain decoding, or speculation with the draft named; a carry-over also rides along in the prefill."""
+    if draft == NO_DRAFT:
+        return AutoregressiveDecoder(networks, rules)
+    costs = costs or PassCosts.load(checkpoint)
+    company = load_company(draft, checkpoint, tokenizer, costs)
+    return SpeculativeDecoder(
+        networks, rules, company, nodes=costs.most_nodes, carry=CARRYOVER in check_names(draft)
+    )
 
 
 @contextmanager

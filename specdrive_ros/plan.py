@@ -20,6 +20,7 @@ class Plan:
     v0_mps:          speed at t0 that the rollout starts from, m/s.
     truncated:       the chain of causation was closed before the model ended it.
     target_passes:   passes of the target spent on reasoning, prefill not counted.
+    drafted:         tokens that drafts supplied, by the draft's name.
     violations:      checks of safety/plan_checks.py that the plan does not pass; empty when it may be driven.
     stage_ms:        wall time per stage (names of `latency_ms` in the contract), milliseconds.
     """
@@ -35,5 +36,6 @@ class Plan:
     v0_mps: float
     truncated: bool = False
     target_passes: int = 0
+    drafted: dict[str, int] = field(default_factory=dict)
     violations: tuple[str, ...] = ()
     stage_ms: dict[str, float] = field(default_factory=dict)

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from specdrive_ros.cycle import Planner
+from specdrive_ros.draft.phrasebook import FILE
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.training.phrasebook import learn_phrasebook
 
 GOLDEN = Path(__file__).parent / "golden" / "alpamayo_A"
 STAGES = ["vision", "prefill", "draft", "verify", "action", "check"]
@@ -130,3 +132,42 @@ def test_settings_that_do_not_fit_the_graphs(exported, tmp_path):
     (folder / "model.yaml").write_text("action_steps: 5\n")
     with pytest.raises(InputError, match="the action head has 10 steps, the model's settings say 5"):
         Planner.load(folder, threads=1)
+
+
+@pytest.fixture(scope="module")
+def drafted(planner, tmp_path_factory):
+    """`drafted(draft)`: the planner's model decoded with a draft; the phrasebook knows other sentences."""
+    folder = shutil.copytree(planner.settings.checkpoint, tmp_path_factory.mktemp("drafted") / "model")
+    learn_phrasebook(["Keep lane since the road is clear."], planner.tokenizer, folder / "drafts" / FILE)
+    settings = replace(planner.settings, checkpoint=folder)
+
+    def make(draft: str) -> Planner:
+        made = Planner(settings, planner.networks, planner.tokenizer, draft=draft)
+        made.noise = planner.noise
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("draft", ["carryover", "phrasebook", "carryover+phrasebook"])
+def test_drafts_change_neither_words_nor_waypoints(planner, drafted, observation, draft):
+    """Over cycles whose thought changes and comes back; the second and the last carry the right text along."""
+    darker = {camera: frames // 3 for camera, frames in observation.frames.items()}
+    other = replace(observation, frames=darker, history=replace(observation.history, xyz=observation.history.xyz * 0.7))
+    fast, passes = drafted(draft), []
+    for each in (observation, observation, other, observation, observation):
+        expected, plan = planner.plan(each), fast.plan(each)
+        assert plan.token_ids == expected.token_ids and plan.truncated == expected.truncated
+        np.testing.assert_allclose(plan.xyz, expected.xyz, atol=1e-4)
+        own = len(plan.token_ids) - sum(plan.drafted.values())
+        assert own - plan.truncated <= plan.target_passes <= own, "a pass writes one token, or two that close"
+        passes.append(plan.target_passes)
+    if "carryover" in draft:
+        assert passes[1] == passes[4] == 0, "the whole reasoning rode along in the prefill"
+
+
+def test_a_draft_that_is_none_or_has_no_file(exported):
+    with pytest.raises(InputError, match="no such draft"):
+        Planner.load(exported, draft="fast")
+    with pytest.raises(InputError, match="no phrasebook there; learn one"):
+        Planner.load(exported, threads=1, draft="phrasebook")

@@ -35,6 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
                         help="onnxruntime or torch (default %(default)s)")
+    parser.add_argument("--draft", default="none", metavar="DRAFT",
+                        help="what speeds the reasoning up, never changing it: none (default), carryover, "
+                             "phrasebook, or several as a+b")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
                         help="seed of the planner (default %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/replay"), metavar="DIR",
@@ -47,7 +50,10 @@ def run(args: Namespace) -> int:
     """Raises InputError before any planning when a bag or a topic is wrong, or when no plan was possible."""
     from specdrive_ros.cycle import Planner
 
-    return replay_all(args, lambda: Planner.load(args.model, runtime=args.runtime, seed=args.seed))
+    def load_planner():
+        return Planner.load(args.model, runtime=args.runtime, seed=args.seed, draft=args.draft)
+
+    return replay_all(args, load_planner)
 
 
 def replay_all(args: Namespace, load_planner) -> int:
@@ -66,7 +72,7 @@ def replay_all(args: Namespace, load_planner) -> int:
     sources = [find_sources(bag, planner.cameras, given, args.odometry) for bag in bags]
     out = prepare_out_folder(args.out)
     replays = replay_with_progress(bags, sources, planner, options, out / RECORDING)
-    summary = replay_summary(replays, model=args.model, runtime=args.runtime, seed=args.seed)
+    summary = replay_summary(replays, model=args.model, runtime=args.runtime, draft=args.draft, seed=args.seed)
     write_summary(out / SUMMARY, summary)
     cycles = [cycle for replay in replays for cycle in replay.report_cycles()]
     write_report(out / REPORT, "Replay of " + ", ".join(bag.name for bag in bags), summary, cycles)

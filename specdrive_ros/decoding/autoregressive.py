@@ -13,15 +13,28 @@ from specdrive_ros.target.rope import text_positions
 
 
 class Decoder(Protocol):
-    """Any way of writing a chain of causation."""
+    """Any way of writing a chain of causation.
+
+    spare_rows: cache rows that a pass takes beyond those of the longest reasoning
+    """
+
+    spare_rows: int
+
+    def carried(self) -> tuple[int, ...]:
+        """Tokens that should ride along behind the prompt of the next prefill; `decode` verifies them."""
 
     def decode(self, state: DecodingState) -> Reasoning:
         """Writes until `<|traj_future_start|>`, whose row is then the last in the cache."""
 
 
 class AutoregressiveDecoder:
+    spare_rows = 0
+
     def __init__(self, networks: TargetNetworks, rules: ReasoningRules, choose: Choose = greedy):
         self.networks, self.rules, self.choose = networks, rules, choose
+
+    def carried(self) -> tuple[int, ...]:
+        return ()
 
     def decode(self, state: DecodingState) -> Reasoning:
         written, truncated, passes, begun = [], False, 0, time.perf_counter()

@@ -14,6 +14,7 @@ from mcap.well_known import MessageEncoding, Profile, SchemaEncoding
 from mcap.writer import Writer
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from specdrive_ros.decoding.statistics import accepted_length, routine_share
 from specdrive_ros.errors import WorkFailed
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_TIMES_S
@@ -190,15 +191,14 @@ class DriveRecording:
 
     def _reasoning(self, plan: Plan):
         tokens, passes = len(plan.token_ids), plan.target_passes
-        accepted_length = tokens / passes if passes else 1.0
         return self._message(
             "specdrive_ros/msg/Reasoning",
             header=self._header(plan.t0_ns, self.ego_frame),
             text=plan.reasoning,
             tokens=tokens,
             target_passes=passes,
-            accepted_length=accepted_length,
-            routine_share=max(0.0, 1.0 - 1.0 / accepted_length) if accepted_length else 0.0,
+            accepted_length=accepted_length(tokens, passes),
+            routine_share=routine_share(tokens, passes),
             truncated=plan.truncated,
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from specdrive_ros.decoding.statistics import accepted_length, routine_share
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.plan import Plan
 
@@ -82,16 +83,15 @@ def _quantiles(values_ms: Sequence[float]) -> dict[str, float]:
 
 
 def reasoning_summary(plans: Iterable[Plan]) -> dict[str, float]:
-    """Accepted length L = tokens / target passes (1.0 in plain decoding); routine share (L - 1) / L."""
+    """Accepted length and routine share over all plans, as `decoding/statistics.py` counts them."""
     plans = list(plans)
     tokens = sum(len(plan.token_ids) for plan in plans)
     passes = sum(plan.target_passes for plan in plans)
-    accepted_length = tokens / passes if passes else 1.0
     return {
         "tokens": tokens,
         "target_passes": passes,
-        "accepted_length": round(accepted_length, 4),
-        "routine_share": round(max(0.0, 1.0 - 1.0 / accepted_length), 4) if tokens else 0.0,
+        "accepted_length": round(accepted_length(tokens, passes, len(plans)), 4),
+        "routine_share": round(routine_share(tokens, passes), 4),
         "truncated": sum(plan.truncated for plan in plans),
     }
 

@@ -13,6 +13,7 @@ from nav_msgs.msg import Odometry, Path
 from std_msgs.msg import Header
 
 from specdrive_ros.controller import EgoTrajectory, PoseSample
+from specdrive_ros.decoding.statistics import accepted_length, routine_share
 from specdrive_ros.errors import InputError
 from specdrive_ros.msg import CycleStats, Reasoning, Trajectory, TrajectoryPoint
 from specdrive_ros.plan import Plan
@@ -124,17 +125,15 @@ def ego_trajectory(message: Trajectory) -> EgoTrajectory:
 
 
 def reasoning_message(plan: Plan, frame_id: str) -> Reasoning:
-    """tokens / target passes is the accepted length; what is over one a pass came from drafts."""
+    """Accepted length and routine share are counted as `decoding/statistics.py` says."""
     tokens = len(plan.token_ids)
-    accepted_length = tokens / plan.target_passes if plan.target_passes else float(tokens > 0)
-    routine_share = 1.0 - 1.0 / accepted_length if accepted_length > 1.0 else 0.0
     return Reasoning(
         header=header(plan.t0_ns, frame_id),
         text=plan.reasoning,
         tokens=min(tokens, LARGEST_COUNT),
         target_passes=min(plan.target_passes, LARGEST_COUNT),
-        accepted_length=accepted_length,
-        routine_share=routine_share,
+        accepted_length=accepted_length(tokens, plan.target_passes),
+        routine_share=routine_share(tokens, plan.target_passes),
         truncated=plan.truncated,
     )
 

@@ -49,6 +49,7 @@ TOPIC_SUFFIX = {"raw": "image", "compressed": "image/compressed"}
 PARAMETERS = (
     ParameterSpec("model", "mini", "name or folder of the checkpoint"),
     ParameterSpec("runtime", "onnxruntime", "where the networks run", choices=("onnxruntime", "torch")),
+    ParameterSpec("draft", "none", "what speeds the reasoning up: none, or drafts joined by +"),
     ParameterSpec("cameras", [], "cameras in the prompt's order, empty for the model's own"),
     ParameterSpec("image_transport", "raw", "raw Image or CompressedImage", choices=tuple(TOPIC_SUFFIX)),
     ParameterSpec("cycle_hz", 10.0, "most planning cycles a second", 0.1, 100.0),
@@ -74,7 +75,13 @@ def load_planner(settings: dict) -> Planner:
     from specdrive_ros.cycle import Planner as CyclePlanner
 
     limit = {"max_new_tokens": settings["max_new_tokens"]} if settings["max_new_tokens"] else {}
-    return CyclePlanner.load(settings["model"], runtime=settings["runtime"], seed=settings["seed"], **limit)
+    return CyclePlanner.load(
+        settings["model"],
+        runtime=settings["runtime"],
+        seed=settings["seed"],
+        draft=settings["draft"],
+        **limit,
+    )
 
 
 class PlannerNode(LifecycleNode):

@@ -146,6 +146,7 @@ class ProcessGraph:
         model: str | Path = "mini",
         out_dir: Path,
         runtime: str = "onnxruntime",
+        draft: str = "none",
         seed: int = 0,
         seconds: float | None = None,
         cameras: Sequence[str] = ("rgb_front",),
@@ -158,7 +159,7 @@ class ProcessGraph:
         self.children: list[Child] = []
         self.processes = {
             "sim": _sim(scenarios, seconds),
-            "planner": _planner(model, runtime, seed, cameras),
+            "planner": _planner(model, runtime, draft, seed, cameras),
             "controller": _controller(output),
         }
         self._stack = ExitStack()
@@ -271,11 +272,20 @@ def _sim(scenarios: Sequence[tuple[str, int]], seconds: float | None) -> NodePro
     return NodeProcess("sim_node", parameters, {})
 
 
-def _planner(model: str | Path, runtime: str, seed: int, cameras: Sequence[str]) -> NodeProcess:
+def _planner(
+    model: str | Path, runtime: str, draft: str, seed: int, cameras: Sequence[str]
+) -> NodeProcess:
     inputs = {f"~/input/{camera}/image": f"{ROLE}/{camera}/image" for camera in cameras}
     return NodeProcess(
         "planner_node",
-        {"model": str(model), "runtime": runtime, "seed": seed, "use_sim_time": True, "autostart": True},
+        {
+            "model": str(model),
+            "runtime": runtime,
+            "draft": draft,
+            "seed": seed,
+            "use_sim_time": True,
+            "autostart": True,
+        },
         inputs | {"~/input/odometry": f"{ROLE}/odometry"},
     )
 

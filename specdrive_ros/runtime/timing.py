@@ -8,7 +8,7 @@ one thread. The first passes do not count. Knows no decoding.
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,6 +68,23 @@ def measure(networks: TargetNetworks, height: int, width: int, cameras: int, rep
     waypoints = text_positions(start, len(noise), prompt.rope_delta)
     passes["action"] = partial(networks.act, noise, waypoints, cache, visible=start)
     return [_time(name, run, repeat) for name, run in passes.items()]
+
+
+def measure_passes(
+    networks: TargetNetworks, cached: int, rope_delta: int, widths: Sequence[int], repeat: int
+) -> np.ndarray:
+    """Least wall milliseconds of passes of these widths behind `cached` rows, logits of all rows asked for.
+
+    The least, because other work on the machine only ever adds.
+    """
+    cache = networks.new_cache(cached + max(widths))
+    least = []
+    for width in widths:
+        embeddings = networks.embed(np.zeros(width, np.int64))
+        positions = text_positions(cached, width, rope_delta)
+        run = partial(_from, networks, cache, cached, embeddings, positions, np.arange(width))
+        least.append(float(_time(f"text {width}", run, repeat).wall_ms.min()))
+    return np.array(least)
 
 
 def _from(networks: TargetNetworks, cache, start: int, embeddings, positions, rows=None) -> None:

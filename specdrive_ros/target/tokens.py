@@ -5,6 +5,9 @@ the special tokens below, in this order. A tokenizer that has them already is us
 ids must be those that the checkpoint's config expects. Knows neither images nor networks.
 """
 
+import hashlib
+import json
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +119,12 @@ class TargetTokenizer:
             if self.ids[end] in token_ids:
                 token_ids = token_ids[: token_ids.index(self.ids[end])]
         return self.tokenizer.decode(token_ids, skip_special_tokens=True).strip()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits that tell one vocabulary from another."""
+        vocabulary = sorted(self.tokenizer.get_vocab(with_added_tokens=True).items())
+        return hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()[:16]
 
     @property
     def cot_end(self) -> int:

@@ -63,4 +63,12 @@ def state(networks, arrays, prompt_end) -> DecodingState:
     rows, logits, taps = prompt_end
     cache = networks.new_cache(rows.shape[1] + 40)
     cache.append(rows)
-    return DecodingState(cache, logits.copy(), taps, int(arrays("expected_prefill")["rope_deltas"][0, 0]))
+    expected = arrays("expected_prefill")
+    return DecodingState(
+        cache,
+        logits.copy(),
+        taps,
+        int(expected["rope_deltas"][0, 0]),
+        arrays("inputs")["input_ids"][0],
+        expected["position_ids"][:, 0],
+    )

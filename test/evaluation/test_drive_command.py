@@ -31,7 +31,7 @@ def planner(monkeypatch, make_plan):
     """Stands in for the model, so that no weights are needed here."""
     planner = StraightOnPlanner(make_plan)
     module = types.ModuleType("specdrive_ros.cycle")
-    module.Planner = types.SimpleNamespace(load=lambda model, runtime, seed: planner)
+    module.Planner = types.SimpleNamespace(load=lambda model, runtime, seed, draft: planner)
     monkeypatch.setitem(sys.modules, "specdrive_ros.cycle", module)
     return planner
 

@@ -1,0 +1,143 @@
+"""`specdrive bench decode`: ways of decoding measured against plain decoding, every one in one run.
+
+Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from specdrive_ros.errors import InputError
+
+EXAMPLE = "example: specdrive bench decode --model mini --draft none carryover phrasebook carryover+phrasebook --prompts 100"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.epilog = EXAMPLE
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode")
+    decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
+    decode.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
+    decode.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)")
+    decode.add_argument("--draft", nargs="+", default=["none", "carryover"], metavar="D",
+                        help="methods to measure; a+b is a company (default: none carryover)")
+    decode.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to decode (default %(default)s)")
+    decode.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default %(default)s)")
+    decode.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world (default %(default)s)")
+    decode.add_argument("--measure-costs", action="store_true",
+                        help="first measure what passes cost and keep the table beside the model: trees are then as "
+                             "wide as pays here (default: the table kept there, else that of mini on a CPU)")
+    decode.add_argument("--phrases", type=Path, metavar="FILE",
+                        help="measure a phrasebook alone on a text, a chain of causation a line; needs no model")
+    decode.add_argument("--tokenizer", type=Path, metavar="T",
+                        help="with --phrases: a model's folder or a tokenizer.json (default: words and punctuation)")
+    decode.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
+    decode.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+
+
+def run(args: Namespace) -> int:
+    if args.tokenizer and not args.phrases:
+        raise InputError("--tokenizer: goes with --phrases; a model has its own")
+    if args.prompts < 1 or args.threads < 1 or args.seed < 0:
+        raise InputError("bench decode: --prompts and --threads must be at least 1, --seed 0 or more")
+    document = phrases_document(args) if args.phrases else decode_document(args)
+    text = json.dumps(document, indent=1) + "\n"
+    if args.out:
+        try:
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            args.out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{args.out}: cannot be written ({error.strerror or error})") from None
+    sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
+    return 0
+
+
+def phrases_document(args: Namespace) -> dict:
+    from specdrive_ros.evaluation.phrase_benchmark import BLOCK, SPLITS, measure_phrases, words_as_tokens
+    from specdrive_ros.training.phrasebook import read_lines
+
+    lines = read_lines(args.phrases)
+    sentences = ids_as_tokens(lines, args.tokenizer) if args.tokenizer else words_as_tokens(lines)
+    return {
+        "version": 1,
+        "phrases": str(args.phrases),
+        "sentences": len(sentences),
+        "distinct": len(set(sentences)),
+        "tokens_per_sentence": round(sum(map(len, sentences)) / len(sentences), 3),
+        "tokenizer": str(args.tokenizer) if args.tokenizer else "words",
+        "splits": SPLITS,
+        "block": BLOCK,
+        "methods": [phrase_row(result) for result in measure_phrases(sentences, args.seed)],
+    }
+
+
+def ids_as_tokens(lines: list[str], tokenizer: Path) -> list[tuple[int, ...]]:
+    """Ids of a tokenizer moved up by one, the end of the sentence being token 0."""
+    from specdrive_ros.target.tokens import read_tokenizer
+
+    library = read_tokenizer(tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer)
+    return [(*(token + 1 for token in library.encode(line, add_special_tokens=False).ids), 0) for line in lines]
+
+
+def phrase_row(result) -> dict:
+    return {
+        "draft": "phrasebook",
+        "shape": result.shape,
+        "nodes": result.rows,
+        "tokens": result.tokens,
+        "target_passes": result.target_passes,
+        "accepted_length": round(result.accepted_length, 4),
+        "routine_share": round(1 - 1 / result.accepted_length, 4),
+        "by_split": [round(length, 4) for length in result.by_split],
+        "accepted_length_first_guessed": round(result.guessed, 4),
+        "accepted_length_unseen": None if result.unseen is None else round(result.unseen, 4),
+    }
+
+
+def decode_document(args: Namespace) -> dict:
+    from specdrive_ros.cli.progress import progress
+    from specdrive_ros.cycle import Planner
+    from specdrive_ros.draft.company import PassCosts
+    from specdrive_ros.draft.registry import check_names
+    from specdrive_ros.evaluation.decode_benchmark import measure_methods, measured_costs
+
+    for draft in args.draft:
+        check_names(draft)
+    planner = Planner.load(args.model, runtime=args.runtime, threads=args.threads)
+    costs = PassCosts.load(planner.settings.checkpoint)
+    if args.measure_costs:
+        costs = measured_costs(planner)
+        costs.save(planner.settings.checkpoint)
+    with progress("prompts", args.prompts) as bar:
+        results = measure_methods(
+            planner, args.draft, args.prompts, costs=costs, seed=args.seed, on_prompt=bar.advance
+        )
+    return {
+        "version": 1,
+        "model": str(args.model),
+        "runtime": args.runtime,
+        "threads": args.threads,
+        "prompts": args.prompts,
+        "max_tokens": planner.settings.max_new_tokens,
+        "pass_costs_ms": {str(rows): round(ms, 3) for rows, ms in zip(costs.rows, costs.ms)},
+        "methods": [result.row(results[0]) for result in results],
+    }
+
+
+def lines_of(document: dict) -> list[str]:
+    """One line a method."""
+    if "phrases" in document:
+        head = f"{document['sentences']} sentences, {document['distinct']} different, {document['splits']} splits"
+        return [head] + [
+            f"{row['shape']:<6} {row['nodes']:>4} rows   {row['accepted_length']:6.2f} tokens a pass   "
+            f"never seen {row['accepted_length_unseen'] or float('nan'):6.2f}   "
+            f"first word guessed {row['accepted_length_first_guessed']:6.2f}"
+            for row in document["methods"]
+        ]
+    head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts"
+    return [head] + [
+        f"{row['draft']:<24} L {row['accepted_length']:6.2f}   routine {row['routine_share']:4.0%}   "
+        f"median {row['ms_per_reasoning']['median']:7.2f} ms  p99 {row['ms_per_reasoning']['p99']:7.2f}   "
+        f"speed-up {row['speedup'] or float('nan'):5.2f}   {'identical' if row['identical'] else str(row['mismatches']) + ' MISMATCHES'}"
+        for row in document["methods"]
+    ]

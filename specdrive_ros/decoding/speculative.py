@@ -1,0 +1,206 @@
+"""Speculative decoding: a draft writes ahead, the target checks a whole tree of words in one pass.
+
+The words are those of plain decoding, and so is the cache that the action head reads; only the number of passes
+differs (Leviathan et al. 2023, Chen et al. 2023; trees: Miao et al. 2023, SpecInfer). Knows no draft by name.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.decoding.state import DecodingState, Reasoning
+from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.decoding.verification import ChooseAmong, Verdict, greedy_among, verify
+from specdrive_ros.draft.draft import Draft, DraftContext
+from specdrive_ros.runtime.networks import TargetNetworks
+from specdrive_ros.target.rope import text_positions
+
+log = logging.getLogger(__name__)
+
+
+class SpeculativeDecoder:
+    """nodes: tokens a draft may propose for a pass, beside the root; a draft may propose fewer.
+    choose: how the target chooses; greedy, or `RejectionSampler`.
+    carry:  the previous reasoning rides along in the next prefill and is verified there.
+    """
+
+    def __init__(
+        self,
+        networks: TargetNetworks,
+        rules: ReasoningRules,
+        draft: Draft,
+        *,
+        nodes: int = 15,
+        choose: ChooseAmong = greedy_among,
+        carry: bool = False,
+    ):
+        self.networks, self.rules, self.draft = networks, rules, draft
+        self.nodes, self.choose, self.carry = nodes, choose, carry
+        self.previous: tuple[int, ...] = ()
+        self._fault_logged = False
+
+    @property
+    def spare_rows(self) -> int:
+        """Cache rows that a pass takes beyond those of the longest reasoning."""
+        return self.nodes
+
+    def carried(self) -> tuple[int, ...]:
+        """The tokens that should ride along in the next prefill."""
+        return self.previous if self.carry else ()
+
+    def decode(self, state: DecodingState) -> Reasoning:
+        writing = _Writing()
+        self.draft.begin()
+        verdict = self._accept(state, _prefill(state), writing)
+        while verdict.tokens:
+            writing.token_ids += verdict.tokens
+            tree = self._propose(state, writing)
+            verdict = self._accept(state, self._extend(state, verdict.tokens, tree, writing), writing)
+        self.previous = tuple(writing.token_ids)
+        return writing.reasoning()
+
+    def _propose(self, state: DecodingState, writing: "_Writing") -> TokenTree:
+        """The draft's tree; an empty one from a draft that fails, and where the reasoning is closed already."""
+        if self.rules.ended(writing.token_ids):
+            return TokenTree.empty()
+        room = state.cache.capacity - state.cache.length - 1
+        nodes = max(0, min(self.nodes, room))
+        with writing.timed("draft"):
+            try:
+                tree = self.draft.propose(self._context(state, writing.token_ids), nodes)
+                self._check(tree, nodes)
+            except Exception as error:  # a proposal, whatever is wrong with it, must not end a drive
+                self._log_fault(error)
+                writing.faults += 1
+                return TokenTree.empty()
+        writing.proposed += len(tree)
+        return tree
+
+    def _context(self, state: DecodingState, written: Sequence[int]) -> DraftContext:
+        arrays = [array.view() for array in (state.prompt_ids, state.taps, state.positions)]
+        for array in arrays:
+            array.setflags(write=False)
+        prompt_ids, taps, positions = arrays
+        return DraftContext(
+            prompt_ids, tuple(written), written[-1], taps, positions, state.rope_delta, self.previous
+        )
+
+    def _check(self, tree: TokenTree, nodes: int) -> None:
+        """Raises where a proposal cannot be run; its form was checked when it was made."""
+        vocabulary = len(self.rules.forbidden)
+        if not isinstance(tree, TokenTree):
+            raise TypeError(f"proposed {type(tree).__name__}, not a TokenTree")
+        if len(tree) > nodes:
+            raise ValueError(f"proposed {len(tree)} nodes, asked for {nodes}")
+        if len(tree) and not (0 <= tree.tokens.min() and tree.tokens.max() < vocabulary):
+            raise ValueError(f"proposed a token outside of the vocabulary of {vocabulary}")
+
+    def _log_fault(self, error: Exception) -> None:
+        if not self._fault_logged:
+            log.warning("draft %s: no proposal (%s: %s)", self.draft.name, type(error).__name__, error)
+        self._fault_logged = True
+
+    def _extend(
+        self, state: DecodingState, stem: Sequence[int], tree: TokenTree, writing: "_Writing"
+    ) -> "_Pass":
+        """One pass over the target's own newest tokens and the tree below them."""
+        cached = state.cache.length
+        root_slot = cached + len(stem) - 1
+        positions = np.concatenate(
+            [text_positions(cached, len(stem), state.rope_delta), tree.positions(root_slot, state.rope_delta)],
+            axis=1,
+        )
+        tokens = np.concatenate([np.asarray(stem, np.int64), tree.tokens])
+        with writing.timed("verify"):
+            output = self.networks.extend(
+                self.networks.embed(tokens),
+                positions,
+                state.cache,
+                mask=None if tree.is_chain else tree.attention_mask(cached, len(stem)),
+                logit_rows=np.arange(len(stem) - 1, len(tokens)),
+            )
+        writing.passes += 1
+        return _Pass(root_slot, len(stem), tree, output.logits, output.taps, positions)
+
+    def _accept(self, state: DecodingState, run: "_Pass", writing: "_Writing") -> Verdict:
+        """Keeps of a pass what the target agrees with: words, rows of the cache, taps."""
+        with writing.timed("verify"):
+            verdict = verify(run.tree, run.logits, self.rules, writing.token_ids, self.choose)
+            state.cache.keep(run.root_slot + 1, np.array(verdict.path, np.int64))
+            rows = [*range(run.stem), *(run.stem + node for node in verdict.path)]
+            state.taps, state.positions = run.taps[rows], run.positions[:, rows]
+            state.logits = run.logits[verdict.path[-1] + 1 if verdict.path else 0]
+            state.carried = None
+        writing.accept(run.tree, verdict, self.draft.name)
+        return verdict
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """What was run and what came of it.
+
+    root_slot: cache slot of the tree's root, the last of the `stem` rows the pass begins with
+    logits:    [1 + n, vocabulary] of the root and the nodes
+    taps:      [stem + n, n_taps E]; positions: [3, stem + n]
+    """
+
+    root_slot: int
+    stem: int
+    tree: TokenTree
+    logits: np.ndarray
+    taps: np.ndarray
+    positions: np.ndarray
+
+
+def _prefill(state: DecodingState) -> _Pass:
+    """The prefill as a pass whose root is the prompt's last token, its tree what rode along."""
+    tree = state.carried.tree if state.carried else TokenTree.empty()
+    logits = state.logits[None]
+    if state.carried:
+        logits = np.concatenate([logits, state.carried.logits])
+    stem = len(state.taps) - len(tree)
+    return _Pass(state.cache.length - len(tree) - 1, stem, tree, logits, state.taps, state.positions)
+
+
+@dataclass
+class _Writing:
+    """One reasoning while it is written."""
+
+    token_ids: list[int] = field(default_factory=list)
+    truncated: bool = False
+    passes: int = 0
+    proposed: int = 0
+    faults: int = 0
+    drafted: dict[str, int] = field(default_factory=dict)
+    stage_ms: dict[str, float] = field(default_factory=lambda: {"draft": 0.0, "verify": 0.0})
+
+    def accept(self, tree: TokenTree, verdict: Verdict, name: str) -> None:
+        for node in verdict.path:
+            self.token_ids.append(int(tree.tokens[node]))
+            proposer = tree.proposers[node] if tree.proposers else name
+            self.drafted[proposer] = self.drafted.get(proposer, 0) + 1
+        self.truncated |= verdict.forced
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage_ms[stage] += 1000 * (time.perf_counter() - begun)
+
+    def reasoning(self) -> Reasoning:
+        return Reasoning(
+            tuple(self.token_ids),
+            self.truncated,
+            self.passes,
+            self.stage_ms,
+            self.drafted,
+            self.proposed,
+            self.faults,
+        )

@@ -1,0 +1,95 @@
+"""How much of a proposed tree the target agrees with. Lossless: what is written is what plain decoding writes.
+
+At each node the target chooses as plain decoding does, from the logits behind that node. A choice that is among the
+node's children is accepted and its own logits are asked next; any other choice is the target's own token, after which
+the rest of the tree is void. Sampling is lossless as well: a draft's child is a point mass, so accepting child x with
+probability p(x), else drawing from p without x, is drawing from p (Leviathan et al. 2023, Chen et al. 2023; over
+siblings: Miao et al. 2023, SpecInfer, and EAGLE).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdrive_ros.decoding.choice import Sampler, greedy, softmax
+from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.decoding.token_tree import ROOT, TokenTree
+
+ChooseAmong = Callable[[np.ndarray, Sequence[int]], int]  # [vocabulary] masked logits, proposed tokens -> token id
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """path:   accepted nodes of the tree from the root down
+    tokens: what the target writes behind them by itself: a token, or those that close the reasoning; () at its end
+    forced: the reasoning is closed by force
+    """
+
+    path: tuple[int, ...]
+    tokens: tuple[int, ...]
+    forced: bool
+
+
+def verify(
+    tree: TokenTree, logits: np.ndarray, rules: ReasoningRules, written: Sequence[int], choose: ChooseAmong
+) -> Verdict:
+    """logits: [1 + n, vocabulary], row 0 behind the root, row 1 + k behind node k; written: up to the root."""
+    written, path, node = list(written), [], ROOT
+    while not rules.ended(written):
+        siblings = {int(tree.tokens[child]): child for child in tree.children.get(node, ())}
+        choice = choose(rules.allowed(logits[node + 1]), list(siblings))
+        tokens, forced = rules.settle(choice, written)
+        if forced:
+            closing = _below(tree, node, tokens)
+            return Verdict((*path, *closing), () if closing else tuple(tokens), True)
+        if choice not in siblings:
+            return Verdict(tuple(path), tuple(tokens), False)
+        node = siblings[choice]
+        path.append(node)
+        written.append(choice)
+    return Verdict(tuple(path), (), False)
+
+
+def _below(tree: TokenTree, node: int, tokens: Sequence[int]) -> list[int]:
+    """The nodes of these tokens, one below the other from `node` on; none where the tree has not all of them."""
+    nodes = []
+    for token in tokens:
+        node = next((child for child in tree.children.get(node, ()) if tree.tokens[child] == token), ROOT)
+        if node == ROOT:
+            return []
+        nodes.append(node)
+    return nodes
+
+
+def greedy_among(logits: np.ndarray, proposed: Sequence[int]) -> int:
+    """The largest logit, whatever was proposed."""
+    return greedy(logits)
+
+
+class RejectionSampler:
+    """Draws from the sampler's distribution, trying the proposed tokens first, one uniform number each."""
+
+    def __init__(self, sampler: Sampler, seed: int = 0):
+        self.sampler, self._random = sampler, np.random.default_rng(seed)
+
+    def __call__(self, logits: np.ndarray, proposed: Sequence[int]) -> int:
+        probabilities = softmax(self.sampler.warp(logits))
+        accepted, rest = reject_siblings(probabilities, proposed, self._random.random)
+        return int(self._random.choice(len(rest), p=rest)) if accepted is None else accepted
+
+
+def reject_siblings(
+    probabilities: np.ndarray, proposed: Sequence[int], uniform: Callable[[], float]
+) -> tuple[int | None, np.ndarray]:
+    """The accepted one of the proposed tokens or None, and what is left of the distribution [vocabulary].
+
+    Each token is accepted with the probability it has; a rejected one gets none, the others are scaled up.
+    """
+    rest = np.array(probabilities, np.float64)
+    for token in proposed:
+        if uniform() <= rest[token] and rest[token] > 0:
+            return token, rest
+        rest[token] = 0.0
+        rest /= rest.sum()
+    return None, rest

@@ -1,0 +1,64 @@
+"""Carry-over: a driver's thought is mostly that of a tenth of a second ago.
+
+Proposes the rest of the previous cycle's reasoning from where the words written now agree with it. After a changed
+word it goes on behind the place in the old sentence whose beginning is nearest (edit distance of words), as if the
+word had been exchanged; that it was put in or that one was left out are the other branches. (In a routine cycle
+nothing is left to propose: the whole sentence rode along in the prefill, see `cycle.Planner`.)
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specdrive_ros.decoding.token_tree import TokenTree, merge
+from specdrive_ros.draft.draft import DraftContext
+
+AGREEING, CHANGED = np.log(0.97), np.log(0.85)  # log-probability of a word, while nothing differs and after
+PLACES = 2  # places in the old sentence that are tried
+ANOTHER_PLACE = np.log(0.2)  # what going on at the second of them is worth
+
+
+class Carryover:
+    name = "carryover"
+
+    def begin(self) -> None:
+        """The sentence before comes with the context."""
+
+    def propose(self, context: DraftContext, nodes: int) -> TokenTree:
+        previous = context.previous
+        chains = []
+        for rank, (place, edits) in enumerate(places(context.written, previous)[:PLACES]):
+            rest = previous[place : place + nodes]
+            surprises = np.arange(1, len(rest) + 1) * (CHANGED if edits else AGREEING) + rank * ANOTHER_PLACE
+            chains.append(TokenTree.chain(rest, surprises))
+        return merge(chains, nodes)
+
+
+def places(written: Sequence[int], previous: Sequence[int]) -> list[tuple[int, int]]:
+    """(place in `previous` to go on at, edits up to there), the likeliest first; the exact place alone if there is one.
+
+    A place is likelier the fewer edits (Levenshtein) its beginning is away from the words written; of equal ones that
+    with the longer common end, then that of equal length.
+    """
+    if tuple(written) == tuple(previous[: len(written)]):
+        return [(len(written), 0)] if len(written) < len(previous) else []
+    edits = list(range(len(previous) + 1))
+    for row, word in enumerate(written, 1):
+        diagonal, edits[0] = edits[0], row
+        for column, old in enumerate(previous, 1):
+            diagonal, edits[column] = (
+                edits[column],
+                min(diagonal + (word != old), edits[column] + 1, edits[column - 1] + 1),
+            )
+    ranked = sorted(
+        range(len(previous)),
+        key=lambda place: (edits[place], -_common_end(written, previous[:place]), abs(place - len(written))),
+    )
+    return [(place, edits[place]) for place in ranked]
+
+
+def _common_end(written: Sequence[int], beginning: Sequence[int]) -> int:
+    common = 0
+    while common < min(len(written), len(beginning)) and written[-1 - common] == beginning[-1 - common]:
+        common += 1
+    return common

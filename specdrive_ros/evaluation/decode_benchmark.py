@@ -1,0 +1,162 @@
+"""Ways of decoding against plain decoding on one machine in one run: same prompts, same networks, same text.
+
+Prompts are cycles at 10 Hz of drives by the embedded world's expert, in order, so that a cycle has one before it. Each
+prompt is decoded by every method in turn; what the machine does meanwhile hits all alike. The time of a reasoning is
+what it adds to the prompt: prefill and decoding together, less the plain prefill's median, so that text which rides
+along in the prefill pays for what it adds there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specdrive_ros.cycle import Planner, make_decoder
+from specdrive_ros.decoding.statistics import accepted_length, routine_share
+from specdrive_ros.draft.company import PassCosts
+from specdrive_ros.draft.registry import NO_DRAFT
+from specdrive_ros.errors import InputError
+from specdrive_ros.geometry import quaternion_from_yaw
+from specdrive_ros.observation.history import OdometryHistory
+from specdrive_ros.observation.observation import Observation
+from specdrive_ros.observation.refusal import Refusal
+from specdrive_ros.runtime.timing import measure_passes
+from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, NANOSECONDS
+from specdrive_ros.sim.camera import render
+from specdrive_ros.sim.scenario import FAMILIES, make_world
+
+CYCLES_PER_WORLD = 25
+TICK_S = 0.05
+WARM_UP = 3
+WIDTHS = (1, 4, 8, 16, 32, 64)
+
+
+@dataclass
+class MethodResult:
+    """One way of decoding over all prompts; milliseconds a prompt of prefill and decoding together."""
+
+    draft: str
+    ms: list[float] = field(default_factory=list)
+    prefill_ms: list[float] = field(default_factory=list)
+    tokens: int = 0
+    target_passes: int = 0
+    mismatches: int = 0
+    longest: int = 0
+    drafted: dict[str, int] = field(default_factory=dict)
+
+    def row(self, plain: "MethodResult") -> dict:
+        """The contract's row; `plain` is the same run's plain decoding."""
+        ms, plain_ms = self.reasoning_ms(plain), plain.reasoning_ms(plain)
+        return {
+            "draft": self.draft,
+            "rope": None,
+            "tokens": self.tokens,
+            "target_passes": self.target_passes,
+            "accepted_length": round(accepted_length(self.tokens, self.target_passes, len(self.ms)), 4),
+            "routine_share": round(routine_share(self.tokens, self.target_passes), 4),
+            "ms_per_reasoning": {
+                "median": round(float(np.median(ms)), 3),
+                "p99": round(float(np.percentile(ms, 99)), 3),
+                "mean": round(float(np.mean(ms)), 3),
+            },
+            "speedup": _ratio(np.mean(plain_ms), np.mean(ms)),
+            "speedup_median": _ratio(np.median(plain_ms), np.median(ms)),
+            "identical": self.mismatches == 0,
+            "mismatches": self.mismatches,
+            "drafted": dict(sorted(self.drafted.items())),
+        }
+
+    def reasoning_ms(self, plain: "MethodResult") -> np.ndarray:
+        return np.array(self.ms) - np.median(plain.prefill_ms)
+
+
+def _ratio(plain_ms: float, ms: float) -> float | None:
+    """None where the reasoning's time drowns in that of the prefill."""
+    return round(float(plain_ms / ms), 3) if ms > 0 else None
+
+
+def measure_methods(
+    planner: Planner,
+    drafts: Sequence[str],
+    prompts: int,
+    *,
+    costs: PassCosts,
+    seed: int = 0,
+    on_prompt: Callable[[], None] = lambda: None,
+) -> list[MethodResult]:
+    """Every method on every prompt; plain decoding is always among them and comes first."""
+    names = [NO_DRAFT, *(draft for draft in dict.fromkeys(drafts) if draft != NO_DRAFT)]
+    folder = planner.settings.checkpoint
+    decoders = [
+        make_decoder(planner.networks, planner.rules, name, folder, planner.tokenizer, costs) for name in names
+    ]
+    results = [MethodResult(name) for name in names]
+    for number, observation in enumerate(_first(observations(planner, seed), prompts + WARM_UP)):
+        expected: tuple[int, ...] = ()
+        for decoder, result in zip(decoders, results, strict=True):
+            planner.decoder = decoder
+            plan = planner.plan(observation)
+            expected = expected or plan.token_ids
+            if number >= WARM_UP:
+                _note(result, plan, expected)
+        if number >= WARM_UP:
+            on_prompt()
+    return results
+
+
+def _note(result: MethodResult, plan, expected: tuple[int, ...]) -> None:
+    stages = plan.stage_ms
+    result.prefill_ms.append(stages["prefill"])
+    result.ms.append(stages["prefill"] + stages["draft"] + stages["verify"])
+    result.tokens += len(plan.token_ids)
+    result.target_passes += plan.target_passes
+    result.mismatches += plan.token_ids != expected
+    result.longest = max(result.longest, len(plan.token_ids))
+    for name, count in plan.drafted.items():
+        result.drafted[name] = result.drafted.get(name, 0) + count
+
+
+def measured_costs(planner: Planner, repeat: int = 15) -> PassCosts:
+    """What passes of several widths take behind a prompt here and now. Wider ones never count as cheaper."""
+    observation = next(observations(planner, 0))
+    state = planner.perceive(observation, {})
+    ms = measure_passes(planner.networks, state.cache.length, state.rope_delta, WIDTHS, repeat)
+    return PassCosts(WIDTHS, tuple(float(each) for each in np.maximum.accumulate(ms)))
+
+
+def _first(cycles: Iterator[Observation], count: int) -> Iterator[Observation]:
+    for _ in range(count):
+        yield next(cycles)
+
+
+def observations(planner: Planner, seed: int) -> Iterator[Observation]:
+    """Cycles of one world after the other, without end; families in turn, seeds of worlds no training sees."""
+    families = planner.settings.scenarios or FAMILIES
+    number = 0
+    while True:
+        family = families[number % len(families)]
+        yield from _drive(family, seed + number // len(families), planner.cameras)
+        number += 1
+
+
+def _drive(family: str, seed: int, cameras: Sequence[str]) -> Iterator[Observation]:
+    """A world driven by its expert, a cycle every 0.1 s once there is a history."""
+    world = make_world(family, seed)
+    missing = set(cameras) - set(world.cameras)
+    if missing:
+        raise InputError(f"the embedded world has no camera {', '.join(sorted(missing))}; it has {', '.join(world.cameras)}")
+    history, frames, stamps, cycles, tick = OdometryHistory(), {name: [] for name in cameras}, [], 0, 0
+    while cycles < CYCLES_PER_WORLD and world.outcome() is None:
+        now_ns = round(tick * TICK_S * NANOSECONDS)
+        history.add(now_ns, np.array([world.ego.x, world.ego.y, 0.0]), quaternion_from_yaw(world.ego.yaw), world.ego.speed)
+        if tick % round(FRAME_STEP_S / TICK_S) == 0:
+            stamps = [*stamps, now_ns][-FRAMES_PER_CAMERA:]
+            for name, kept in frames.items():
+                kept[:] = [*kept, render(world, name)][-FRAMES_PER_CAMERA:]
+            past = history.at(now_ns)
+            if not isinstance(past, Refusal):
+                cycles += 1
+                stacks = {name: np.stack(kept) for name, kept in frames.items()}
+                yield Observation(now_ns, stacks, dict.fromkeys(cameras, np.array(stamps)), past)
+        world.step(TICK_S, world.expert_command())
+        tick += 1

@@ -1,0 +1,52 @@
+"""Learning a phrasebook: from the driving scenes of a data folder or from a text file, a sentence a line.
+
+Repeats count: what is said often is proposed first. Knows no network.
+"""
+
+from pathlib import Path
+
+from specdrive_ros.draft.phrasebook import Phrasebook
+from specdrive_ros.errors import InputError
+from specdrive_ros.target.tokens import TargetTokenizer
+
+
+def read_lines(path: Path) -> list[str]:
+    """The chains of causation of a text file. Raises `InputError` where there are none."""
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); one chain of causation a line") from None
+    lines = [line for line in lines if line]
+    if not lines:
+        raise InputError(f"{path}: has no sentence; one chain of causation a line is right")
+    return lines
+
+
+def sentences_of_scenes(folder: Path) -> list[str]:
+    """The chains of causation of the training scenes in a data folder."""
+    from specdrive_ros.training.scenes import open_shards
+
+    return [words["text"] for shard in open_shards(Path(folder) / "train") for words in shard.words]
+
+
+def closed_ids(texts: list[str], tokenizer: TargetTokenizer) -> list[tuple[int, ...]]:
+    """Token ids of sentences with the two tokens that close a reasoning."""
+    ids: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        if text not in ids:
+            ids[text] = (*tokenizer.encode(text), tokenizer.cot_end, tokenizer.traj_future_start)
+    return [ids[text] for text in texts]
+
+
+def learn_phrasebook(texts: list[str], tokenizer: TargetTokenizer, out: Path) -> dict:
+    """Writes the file; returns what it holds."""
+    sentences = closed_ids(texts, tokenizer)
+    book = Phrasebook.learn(sentences)
+    book.save(out, tokenizer.fingerprint)
+    return {
+        "phrasebook": str(out),
+        "sentences": len(sentences),
+        "distinct": len(set(sentences)),
+        "nodes": len(book.tokens),
+        "bytes": out.stat().st_size,
+    }

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from specdrive_ros.cli.main import main
+
+LINES = [f"Slow down since the {colour} car {what}." for colour in ("red", "blue") for what in ("brakes", "turns", "stops")]
+
+
+@pytest.fixture
+def phrases(tmp_path):
+    path = tmp_path / "phrases.txt"
+    path.write_text("\n".join(LINES * 4) + "\n\n")
+    return path
+
+
+def test_phrases_as_json(phrases, capsys, tmp_path):
+    out = tmp_path / "results" / "phrases.json"
+    assert main(["bench", "decode", "--phrases", str(phrases), "--json", "--out", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(out.read_text())
+    assert document["sentences"] == 24 and document["distinct"] == 6 and document["splits"] == 5
+    assert [(row["shape"], row["nodes"]) for row in document["methods"]] == [
+        ("chain", 16), ("tree", 16), ("tree", 60), ("tree", 128)
+    ]
+    for row in document["methods"]:
+        assert row["accepted_length"] == pytest.approx(row["tokens"] / row["target_passes"], abs=1e-4)
+
+
+def test_phrases_with_a_tokenizer_and_as_lines(phrases, capsys, checkout):
+    tokenizer = checkout / "test" / "golden" / "alpamayo_A" / "checkpoint"
+    assert main(["bench", "decode", "--phrases", str(phrases), "--tokenizer", str(tokenizer)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and "24 sentences, 6 different" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "argv, says",
+    [
+        (["--phrases", "/no/such"], "/no/such: cannot be read"),
+        (["--tokenizer", "x"], "--tokenizer: goes with --phrases"),
+        (["--prompts", "0"], "--prompts"),
+        (["--draft", "fast"], "--draft fast: no such draft"),
+        (["--model", "nosuch"], "nosuch"),
+    ],
+)
+def test_wrong_arguments(capsys, argv, says):
+    assert main(["bench", "decode", *argv]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_methods_on_a_model(exported, tmp_path, capsys):
+    """The reference checkpoint with a phrasebook of its own: every method writes plain decoding's words."""
+    import shutil
+
+    model = shutil.copytree(exported, tmp_path / "model")
+    text = tmp_path / "phrases.txt"
+    text.write_text("Keep lane since the road is clear.\nSlow down since the lead vehicle is slowing.\n")
+    assert main(["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sentences"] == 2
+    argv = ["bench", "decode", "--model", str(model), "--prompts", "2", "--threads", "1", "--json"]
+    assert main([*argv, "--draft", "carryover", "phrasebook", "carryover+phrasebook"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    rows = document["methods"]
+    assert [row["draft"] for row in rows] == ["none", "carryover", "phrasebook", "carryover+phrasebook"]
+    assert all(row["identical"] and row["mismatches"] == 0 for row in rows)
+    assert rows[0]["accepted_length"] == 1.0 and rows[0]["speedup"] == 1.0
+    assert len({row["tokens"] for row in rows}) == 1
+    assert set(rows[0]["ms_per_reasoning"]) >= {"median", "p99"}

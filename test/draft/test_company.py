@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+
+from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.draft.company import Company, PassCosts, agreeing, best_width, pays
+from specdrive_ros.draft.draft import DraftContext
+from specdrive_ros.errors import InputError
+
+FLAT = PassCosts((1, 64), (1.0, 1.0))
+STEEP = PassCosts((1, 2), (1.0, 2.0))
+
+
+class Fixed:
+    """Always the same chain; keeps what it was told."""
+
+    def __init__(self, name, tokens, log_probs=None):
+        self.name, self.tree, self.contexts = name, TokenTree.chain(tokens, log_probs), []
+
+    def begin(self):
+        self.contexts = []
+
+    def propose(self, context, nodes):
+        self.contexts.append(context)
+        return self.tree
+
+
+def context(written=(1,), row: int = 0):
+    return DraftContext(np.zeros(1, int), written, written[-1], np.full((1, 2), row), np.full((3, 1), row), 0)
+
+
+def test_costs_between_and_beyond_the_table():
+    costs = PassCosts((1, 8, 16), (1.0, 2.0, 4.0))
+    np.testing.assert_allclose(costs.of(np.array([1, 8, 12, 16, 24])), [1, 2, 3, 4, 6])
+    assert FLAT.most_nodes == 127 and STEEP.most_nodes == 1
+
+
+@pytest.mark.parametrize(
+    "rows, ms", [((1,), (1.0,)), ((1, 1), (1.0, 1.0)), ((0, 2), (1.0, 1.0)), ((1, 2), (1.0, 0.0)), ((1, 2), (1.0, np.nan))]
+)
+def test_wrong_costs(rows, ms):
+    with pytest.raises(InputError, match="pass costs"):
+        PassCosts(rows, ms)
+
+
+def test_costs_are_kept_beside_a_model(tmp_path):
+    assert PassCosts.load(tmp_path) == PassCosts()
+    STEEP.save(tmp_path)
+    assert PassCosts.load(tmp_path) == STEEP
+    (tmp_path / "drafts" / "pass_costs.json").write_text('{"rows": 3}')
+    with pytest.raises(InputError, match="pass_costs.json: is no table"):
+        PassCosts.load(tmp_path)
+
+
+def test_free_rows_are_all_taken_and_dear_ones_only_while_they_pay():
+    assert best_width([0.9, 0.5, 0.1, 0.01], FLAT) == (4, pytest.approx(2.51))
+    assert best_width([0.9, 0.5], STEEP)[0] == 0  # 1.9 tokens for twice the time
+    costs = PassCosts((1, 2, 3), (1.0, 1.2, 2.4))
+    assert best_width([0.2, 0.9], costs) == (1, pytest.approx(1.9 / 1.2))
+    assert best_width([], FLAT) == (0, 1.0)
+
+
+def test_a_draft_pays_when_it_makes_more_tokens_a_millisecond():
+    assert pays(4.0, 1.5, 2.0, 1.0, draft_ms=0.4)
+    assert not pays(4.0, 1.5, 2.0, 1.0, draft_ms=0.6)
+
+
+def test_trees_are_merged_and_credited():
+    company = Company([Fixed("a", [5, 6], [-0.1, -0.9]), Fixed("b", [5, 7], [-0.2, -0.3])], FLAT)
+    tree = company.propose(context(), 10)
+    assert company.name == "a+b" and tree.tokens.tolist() == [5, 6, 7] and tree.proposers == ("a", "a", "b")
+    assert len(company.propose(context(), 1)) == 1
+
+
+def test_width_follows_the_costs():
+    assert len(Company([Fixed("a", [5, 6], [-0.01, -3.0])], PassCosts((1, 2, 3), (1.0, 1.1, 2.0))).propose(context(), 9)) == 1
+
+
+def test_a_dear_draft_that_brings_nothing_is_asked_no_more_and_loses_no_rows():
+    cheap, dear = Fixed("cheap", [5, 6], [-0.1, -0.2]), Fixed("dear", [9])
+    company = Company([cheap, dear], FLAT, {"dear": 0.5})
+    company.begin()
+    written = [1]
+    for row in range(3):
+        company.propose(context(tuple(written), row), 10)
+        written += [5, 6, 1]  # what the cheap one said, and a word of the target's own
+    assert len(cheap.contexts) == 3 and len(dear.contexts) == 1 and company.expected["dear"] == 0
+    company.expected["dear"] = 9.0
+    company.propose(context(tuple(written), 3), 10)
+    assert dear.contexts[-1].taps[:, 0].tolist() == [1, 2, 3] and dear.contexts[-1].positions.shape == (3, 3)
+
+
+def test_a_broken_member_leaves_the_others_words(caplog):
+    class Broken(Fixed):
+        def propose(self, context, nodes):
+            raise ZeroDivisionError("oh")
+
+    company = Company([Broken("broken", []), Fixed("a", [5])], FLAT)
+    assert company.propose(context(), 5).tokens.tolist() == company.propose(context(), 5).tokens.tolist() == [5]
+    assert [record.message for record in caplog.records] == ["draft broken: no proposal (ZeroDivisionError: oh)"]
+
+
+def test_agreeing_follows_one_path():
+    tree = TokenTree(np.array([1, 2, 3, 4]), np.array([-1, -1, 1, 0]), np.zeros(4))
+    assert agreeing(tree, [2, 3, 9]) == 2 and agreeing(tree, [1, 3]) == 1 and agreeing(tree, [9]) == 0
+    assert agreeing(TokenTree.empty(), [1]) == 0
