@@ -1,6 +1,7 @@
 """Building blocks of the drafts in PyTorch, with and without a batch axis in front.
 
-Keys and values have the layout of the runtime's cache, so that one body serves training and export. Letters:
+Keys and values have the layout of the runtime's cache, so that one body serves training and export. Products that
+read the same input are joined; the exported graph folds the joined weights. Letters:
 T new rows, S rows looked at, Hq/H query and key-value heads, G = Hq/H, D head size, E hidden size.
 """
 
@@ -33,7 +34,8 @@ class Mlp(nn.Module):
         self.down_proj = nn.Linear(inner, hidden, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = F.linear(x, torch.cat([self.gate_proj.weight, self.up_proj.weight])).chunk(2, -1)
+        return self.down_proj(F.silu(gate) * up)
 
 
 class Attention(nn.Module):
@@ -59,7 +61,8 @@ class Attention(nn.Module):
 
     def rows(self, x: Tensor, rotary: Rotary) -> Tensor:
         """[..., T, input] -> rotated keys, and values: [..., T, 2, H, D]."""
-        key, value = (proj(x).unflatten(-1, (-1, self.head_dim)) for proj in (self.k_proj, self.v_proj))
+        both = F.linear(x, torch.cat([self.k_proj.weight, self.v_proj.weight]))
+        key, value = both.unflatten(-1, (2, self.heads, self.head_dim)).unbind(-3)
         return torch.stack([rotate(self.k_norm(key) if self.qk_norm else key, rotary), value], -3)
 
     def mix(self, query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
