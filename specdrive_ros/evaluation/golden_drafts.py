@@ -21,6 +21,7 @@ from specdrive_ros.training.dflash_training import block_states, dflash_loss, ma
 from specdrive_ros.training.eagle3_training import TrainingTimeTest, eagle3_loss, shifted
 
 CLOSE = 1e-4  # logits, hidden states, losses, gradients
+_WEIGHTED = ("loss", "loss_num", "loss_den", "grad_norm")
 _TREE = re.compile(r"eagle3/tree_(\d+)_(\d+)_(\d+)_([a-z]+?)(_deep)?$")
 
 GIVEN = frozenset((
@@ -190,6 +191,7 @@ def recompute_training_time_test(reference: DraftReference, file: str) -> Outcom
         "step_acc": (loss.accuracies, CLOSE),
         "step_weights": (0.8 ** np.arange(len(logits)), CLOSE),
         "total_loss": (loss.total.detach(), CLOSE),
+        "grad_norm": (_norm(_gradients(draft)), CLOSE),
         **_gradients(draft),
     }
 
@@ -253,7 +255,7 @@ def recompute_block_training(reference: DraftReference, file: str) -> Outcome:
     ids, loss_mask, anchors, keep = (
         torch.from_numpy(given[name]) for name in ("input_ids", "loss_mask", "anchor_positions", "block_keep_mask")
     )
-    gamma = None if gamma is None else float(gamma)
+    gamma = float(gamma) if gamma else None  # a file without decay says 0
     blocks = make_blocks(ids, loss_mask, anchors, keep, size, draft.config.mask_token_id, gamma)
     context = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
     outcome: Outcome = {
@@ -264,15 +266,17 @@ def recompute_block_training(reference: DraftReference, file: str) -> Outcome:
         "attention_mask": (blocks.mask.to(torch.uint8), EXACT),
         "draft_position_ids": (np.concatenate([context, blocks.positions.numpy()], axis=1), EXACT),
         "accuracy_den": (blocks.supervised.sum(), EXACT),
-        "loss_den": (blocks.weights.sum(), CLOSE),
+        **_block_losses(reference, draft, given, blocks, context),
     }
     if which.endswith("dpace"):  # another weighting, which this implementation has not got
-        return {name: value for name, value in outcome.items() if name != "loss_den"}
-    return outcome | _block_losses(reference, draft, given, blocks, context)
+        outcome = {name: value for name, value in outcome.items() if name not in _WEIGHTED}
+    return outcome
 
 
 def _block_losses(reference, draft, given, blocks, context: np.ndarray) -> Outcome:
-    _, entering = reference.run_target(given["input_ids"])
+    ids = given["input_ids"]
+    real = np.tril(np.ones((ids.shape[1],) * 2, bool)) & (ids != reference.pad)[:, None]
+    _, entering = reference.run_target(ids, real)
     taps = torch.cat([entering[tap] for tap in draft.config.tap_layers], -1)
     rope = draft.config.make_rope()
     states = block_states(
@@ -285,17 +289,17 @@ def _block_losses(reference, draft, given, blocks, context: np.ndarray) -> Outco
     loss = dflash_loss(logits, blocks.labels, blocks.weights)
     loss.total.backward()
     gradients = _gradients(draft)
-    norm = np.sqrt(sum(float((value**2).sum()) for value, _ in gradients.values()))
     kept = blocks.mask.any(-1)[:, 0]  # what a block that was not kept comes to is nobody's business
     return {
         "context_features": (taps, CLOSE),
         "draft_hidden": (_where_kept(states, given.get("draft_hidden"), kept), CLOSE),
         "block_logits": (_where_kept(logits.flatten(1, 2), given.get("block_logits"), kept), CLOSE),
         "loss": (loss.total.detach(), CLOSE),
+        "loss_den": (loss.weight, CLOSE),
         "loss_num": (loss.weighted.detach(), 1e-3),
         "correct_num": (loss.right, EXACT),
         "accuracy": (loss.right / loss.counted, CLOSE),
-        "grad_norm": (norm, CLOSE),
+        "grad_norm": (_norm(gradients), CLOSE),
         **gradients,
     }
 
@@ -311,6 +315,10 @@ def _where_kept(ours: torch.Tensor, expected: np.ndarray | None, kept: torch.Ten
 
 def _gradients(draft: torch.nn.Module) -> Outcome:
     return {f"grad/{name}": (parameter.grad, CLOSE) for name, parameter in draft.named_parameters()}
+
+
+def _norm(gradients: Outcome) -> float:
+    return np.sqrt(sum(float((value**2).sum()) for value, _ in gradients.values()))
 
 
 def _as_huggingface(reference: DraftReference, entering: list) -> torch.Tensor:

@@ -48,6 +48,11 @@ class DraftReference:
         target.load_state_dict(weights)
         return target.requires_grad_(False).eval()
 
+    @property
+    def pad(self) -> int:
+        """The token that fills up short rows."""
+        return self._released["pad_token_id"]
+
     @cached_property
     def embedding(self) -> np.ndarray:
         return self.target.model.embed_tokens.weight.numpy()
