@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from specdrive_ros.draft.dflash_network import DFlash
 from specdrive_ros.draft.layers import Rotary
+from specdrive_ros.training.frozen_target import FrozenTarget
 
 HIDDEN = torch.finfo(torch.float32).min
 GAMMA = {8: 4.0, 16: 7.0}  # published pairs of block and decay
@@ -101,3 +102,50 @@ def dflash_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> DFlashLoss:
     counted = weights > 0
     right = ((logits.argmax(-1) == labels) & counted).sum()
     return DFlashLoss(weighted / weight.clamp(min=math.ulp(1.0)), weighted, weight, right, counted.sum())
+
+
+class DFlashStage(nn.Module):
+    """A draft and what of the target it is trained against, under one forward.
+
+    words: ids the target may write; what it never writes is left out of the output, as the decoding rules do.
+    """
+
+    def __init__(self, draft: DFlash, target: FrozenTarget, words: np.ndarray, anchors: int, gamma: float | None = None):
+        super().__init__()
+        self.draft, self.anchors = draft, anchors
+        self.gamma = gamma or default_gamma(draft.config.block_size)
+        self.target, self.rope = [target], draft.config.make_rope()  # in a list: it is not trained
+        self.words = torch.from_numpy(words)
+        self.places = torch.zeros(draft.config.vocab_size, dtype=torch.int64)
+        self.places[self.words] = torch.arange(len(words))
+
+    def forward(self, batch: dict[str, Tensor], rng: np.random.Generator) -> dict[str, Tensor]:
+        """batch: of `DraftFeatures`; anchors are drawn from `rng`."""
+        config, mask = self.draft.config, batch["loss_mask"]
+        drawn = (torch.from_numpy(part) for part in draw_anchors(mask.numpy(), self.anchors, rng))
+        blocks = make_blocks(batch["token_ids"], mask, *drawn, config.block_size, config.mask_token_id, self.gamma)
+        states = block_states(
+            self.draft, self.target[0].embed(blocks.token_ids.flatten(1)), batch["taps"],
+            *self._rotary(batch["positions"], blocks.positions), blocks.mask,
+        )  # fmt: skip
+        logits = (states @ self.target[0].head[self.words].T).unflatten(1, blocks.labels.shape[1:])
+        labels = self.places[blocks.labels]
+        loss = dflash_loss(logits, labels, blocks.weights)
+        right = (logits.argmax(-1) == labels)[..., 1:] & (blocks.supervised[..., 1:] > 0)
+        kept = blocks.supervised[..., 1] > 0
+        runs = torch.cumprod(right.long(), -1).sum(-1)[kept]
+        return {
+            "loss": loss.total,
+            "first_word": right[..., 0][kept].float().mean(),
+            "accepted_length": 1 + runs.float().mean(),
+        }
+
+    def _rotary(self, positions: Tensor, blocks: Tensor) -> tuple[Rotary, Rotary]:
+        """Tables of the context, where the target sees it [3, B, S], and of blocks at sequence places [B, N * K]."""
+        rows = [self.rope.rows(0, positions[:, row].numpy()) for row in range(positions.shape[1])]
+        last = positions[0].argmax(-1)  # a real token of the answer: what lies beyond the prompt is text
+        delta = positions[0].gather(1, last[:, None]) - last[:, None] if self.rope.mirrors else 0
+        beyond = (blocks + delta)[None].expand(3, -1, -1).numpy()
+        return tuple(
+            tuple(torch.from_numpy(table) for table in self.rope.tables(at)) for at in (np.stack(rows, axis=1), beyond)
+        )

@@ -10,12 +10,14 @@ Letters: B sequences, S tokens, T rows that answer (from `first` on), E hidden s
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from specdrive_ros.draft.eagle3_network import Eagle3
 from specdrive_ros.draft.layers import Rotary
+from specdrive_ros.training.frozen_target import FrozenTarget
 
 STEPS, DECAY = 7, 0.8
 HIDDEN = torch.finfo(torch.float32).min
@@ -109,3 +111,33 @@ def eagle3_loss(
     steps = torch.stack(losses)
     weights = decay ** torch.arange(len(losses), device=steps.device)
     return Eagle3Loss((steps * weights).sum(), steps.detach(), torch.stack(accuracies))
+
+
+class Eagle3Stage(nn.Module):
+    """A draft and what of the target it is trained against, under one forward."""
+
+    def __init__(self, draft: Eagle3, target: FrozenTarget, steps: int = STEPS):
+        super().__init__()
+        self.draft, self.steps = draft, steps
+        self.target = [target]  # in a list: it is not trained
+        self.rope = draft.config.make_rope()
+
+    def forward(self, batch: dict[str, Tensor], rng: np.random.Generator | None = None) -> dict[str, Tensor]:
+        """batch: of `DraftFeatures`. Losses and accuracies are means over rows that foretell an answer's token."""
+        counts = shifted(batch["loss_mask"], 2)
+        first = int(counts.any(0).nonzero()[0])
+        passes = TrainingTimeTest(
+            self.draft, self.target[0].embed, lambda step: self._rotary(batch["positions"], step), batch["visible"], first
+        )
+        logits = passes.logits(batch["token_ids"], batch["taps"], self.steps)
+        with torch.no_grad():
+            wanted = self.target[0].logits(shifted(batch["final"])[:, first:])
+        counts = counts[:, first:]
+        loss = eagle3_loss(logits, wanted, counts, self.draft.t2d, divisor=float(counts.sum()))
+        length = 1 + torch.cumprod(loss.accuracies, 0).sum()
+        return {"loss": loss.total, "first_word": loss.accuracies[0], "accepted_length": length}
+
+    def _rotary(self, positions: Tensor, step: int) -> Rotary:
+        """Tables [B, S, D] of rows `step` places further than where the target sees them, [3, B, S]."""
+        rows = [self.rope.rows(0, positions[:, row].numpy()) for row in range(positions.shape[1])]
+        return tuple(torch.from_numpy(table) for table in self.rope.tables(np.stack(rows, axis=1) + step))

@@ -1,0 +1,34 @@
+"""What of the target a draft is trained against: its embedding, its final norm, its output head. Never trained."""
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdrive_ros.draft.layers import RmsNorm
+from specdrive_ros.draft.target_identity import fingerprint
+from specdrive_ros.target.network import AlpamayoTarget
+
+
+class FrozenTarget:
+    """embedding and head: [vocabulary, E]."""
+
+    def __init__(self, embedding: Tensor, norm: Tensor, head: Tensor, eps: float):
+        self.embedding, self.head = embedding.detach(), head.detach()
+        self.norm = RmsNorm(len(norm), eps).requires_grad_(False)
+        self.norm.weight.copy_(norm.detach())
+        self.fingerprint = fingerprint(self.norm.weight.numpy())
+
+    @classmethod
+    def of(cls, target: AlpamayoTarget) -> "FrozenTarget":
+        language_model = target.language_model
+        return cls(language_model.embed_tokens.weight, language_model.norm.weight, target.vlm.lm_head.weight,
+                   target.config.text.rms_norm_eps)  # fmt: skip
+
+    def embed(self, token_ids: Tensor | np.ndarray) -> Tensor:
+        """[...] -> [..., E]."""
+        return F.embedding(torch.as_tensor(token_ids), self.embedding)
+
+    def logits(self, final: Tensor) -> Tensor:
+        """[..., E] as the last layer leaves it -> [..., vocabulary]."""
+        return F.linear(self.norm(final), self.head)
