@@ -11,6 +11,7 @@ import numpy as np
 from specdrive_ros.draft.accepted import following_tokens
 from specdrive_ros.draft.cache import DraftCache
 from specdrive_ros.draft.dynamic_tree import log_softmax
+from specdrive_ros.draft.taps import TapSelection
 from specdrive_ros.runtime.draft_networks import DFlashNetworks, Embed
 
 if TYPE_CHECKING:
@@ -18,13 +19,17 @@ if TYPE_CHECKING:
 
 
 class DFlashDraft:
-    """block_size: the one it was trained with unless another is given."""
+    """block_size: the one it was trained with unless another is given; select: the draft's taps out of the target's."""
 
     name = "dflash"
 
-    def __init__(self, networks: DFlashNetworks, embed: Embed, *, block_size: int | None = None):
+    def __init__(
+        self, networks: DFlashNetworks, embed: Embed, *, block_size: int | None = None,
+        select: TapSelection | None = None,
+    ):
         self.networks, self.embed, self.config = networks, embed, networks.config
         self.block_size = block_size or self.config.block_size
+        self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
 
     def begin(self) -> None:
@@ -50,5 +55,5 @@ class DFlashDraft:
         first = self.cache.length
         following_tokens(context, first)  # raises where rows are missing
         tables = self.rope.tables(self.rope.rows(first, context.positions))
-        self.networks.inject(context.taps, *tables, self.cache.reserve(len(context.taps)))
+        self.networks.inject(self.select(context.taps), *tables, self.cache.reserve(len(context.taps)))
         self.cache.advance(len(context.taps))

@@ -12,6 +12,7 @@ import numpy as np
 from specdrive_ros.draft.accepted import following_tokens
 from specdrive_ros.draft.cache import DraftCache
 from specdrive_ros.draft.dynamic_tree import Candidates, grow, log_softmax
+from specdrive_ros.draft.taps import TapSelection
 from specdrive_ros.runtime.bindings import HIDDEN
 from specdrive_ros.runtime.draft_networks import Eagle3Networks, Embed
 
@@ -22,13 +23,18 @@ DEPTH, TOP_K = 7, 10  # published, with 60 nodes; narrow and cheap wins on a CPU
 
 
 class Eagle3Draft:
-    """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain."""
+    """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain;
+    select: the draft's taps out of the target's."""
 
     name = "eagle3"
 
-    def __init__(self, networks: Eagle3Networks, embed: Embed, *, depth: int = DEPTH, top_k: int = TOP_K):
+    def __init__(
+        self, networks: Eagle3Networks, embed: Embed, *, depth: int = DEPTH, top_k: int = TOP_K,
+        select: TapSelection | None = None,
+    ):
         self.networks, self.embed, self.config = networks, embed, networks.config
         self.depth, self.top_k = depth, top_k
+        self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
 
     def begin(self) -> None:
@@ -55,7 +61,7 @@ class Eagle3Draft:
         embeddings = self.embed(following_tokens(context, first))
         tables = self.rope.tables(self.rope.rows(first, context.positions))
         new = self.cache.reserve(len(embeddings))
-        hidden, logits = self.networks.newest(embeddings, context.taps, *tables, self.cache.known[0], new[0])
+        hidden, logits = self.networks.newest(embeddings, self.select(context.taps), *tables, self.cache.known[0], new[0])
         self.cache.advance(len(embeddings))
         return hidden, logits
 

@@ -58,6 +58,11 @@ class TapSelection:
             starts = hidden_size * np.array([given.index(tap) for tap in wanted])
             self._columns = (starts[:, None] + np.arange(hidden_size)).ravel()
 
+    @classmethod
+    def everything(cls) -> "TapSelection":
+        """For a target that gives just what is wanted."""
+        return cls((), (), 0, "")
+
     def __call__(self, taps: np.ndarray) -> np.ndarray:
         """[A, given * E] -> [A, wanted * E]; the array itself where nothing is to be picked."""
         return taps if self._columns is None else np.ascontiguousarray(taps[:, self._columns])
