@@ -100,7 +100,7 @@ class DraftRun:
 
     def run(self) -> dict:
         train, validation = (self._features(split) for split in ("train", "validation"))
-        target = FrozenTarget.of(self.network)
+        target = FrozenTarget.of(self.network, self.rules.forbidden)
         stage = self._stage(target, train)
         with self.progress(f"{self.training.kind} {self.training.rope}", self.training.steps) as bar:
             record = train_draft(stage, train, validation, self.training, self.out / "run" / "state.safetensors", bar, self.log)
