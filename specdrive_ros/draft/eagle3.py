@@ -60,8 +60,8 @@ class Eagle3Draft:
         first = self.cache.length
         embeddings = self.embed(following_tokens(context, first))
         tables = self.rope.tables(self.rope.rows(first, context.positions))
-        new = self.cache.reserve(len(embeddings))
-        hidden, logits = self.networks.newest(embeddings, self.select(context.taps), *tables, self.cache.known[0], new[0])
+        new, taps = self.cache.reserve(len(embeddings)), self.select(context.taps)
+        hidden, logits = self.networks.newest(embeddings, taps, *tables, self.cache.known[0], new[0])
         self.cache.advance(len(embeddings))
         return hidden, logits
 

@@ -88,7 +88,9 @@ def block_mask(anchors: Tensor, keep: Tensor, block_size: int, size: int) -> Ten
     return seen.repeat_interleave(block_size, 1)[:, None]
 
 
-def block_states(draft: DFlash, embeddings: Tensor, taps: Tensor, context: Rotary, block: Rotary, mask: Tensor) -> Tensor:
+def block_states(
+    draft: DFlash, embeddings: Tensor, taps: Tensor, context: Rotary, block: Rotary, mask: Tensor
+) -> Tensor:
     """embeddings [B, N * K, E], taps [B, S, taps * E], rotary tables of context [B, S, D] and blocks [B, N * K, D]
     -> [B, N * K, E] for the target's head."""
     additive = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, HIDDEN)[:, 0]
@@ -110,7 +112,9 @@ class DFlashStage(nn.Module):
     words: ids the target may write; what it never writes is left out of the output, as the decoding rules do.
     """
 
-    def __init__(self, draft: DFlash, target: FrozenTarget, words: np.ndarray, anchors: int, gamma: float | None = None):
+    def __init__(
+        self, draft: DFlash, target: FrozenTarget, words: np.ndarray, anchors: int, gamma: float | None = None
+    ):
         super().__init__()
         self.draft, self.anchors = draft, anchors
         self.gamma = gamma or default_gamma(draft.config.block_size)

@@ -95,15 +95,16 @@ class DraftRun:
         self.training, self.features, self.out = training, features, out
         self.progress, self.log = progress, log
         self.network, self.tokenizer = load_target(target).requires_grad_(False), TargetTokenizer.load(self.config)
-        self.data = data
+        self.data, self.corpus = data, set()  # corpus: ids of every word of the labels
         self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
 
     def run(self) -> dict:
         train, validation = (self._features(split) for split in ("train", "validation"))
         target = FrozenTarget.of(self.network, self.rules.forbidden)
         stage = self._stage(target, train)
+        state = self.out / "run" / "state.safetensors"
         with self.progress(f"{self.training.kind} {self.training.rope}", self.training.steps) as bar:
-            record = train_draft(stage, train, validation, self.training, self.out / "run" / "state.safetensors", bar, self.log)
+            record = train_draft(stage, train, validation, self.training, state, bar, self.log)
         save_draft(stage.draft, self.out)
         result = {"draft": asdict(self.training), "features": train.record, "validation": record,
                   "parameters": sum(p.numel() for p in stage.draft.parameters()), "torch": torch.__version__}  # fmt: skip
@@ -114,6 +115,8 @@ class DraftRun:
         shards = open_shards(self.data / split)
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
         samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
+        if split == "train":
+            self.corpus.update(*(ids.tolist() for ids, _ in samples.reasonings))
         count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
         settings = FeatureSettings(**{**asdict(self.settings), "count": count})
         writer = FeatureWriter(self.network, samples, FrameFeatures(self.network, shards), self.rules, settings)
@@ -122,7 +125,7 @@ class DraftRun:
 
     def _stage(self, target: FrozenTarget, train: DraftFeatures) -> Eagle3Stage | DFlashStage:
         torch.manual_seed(self.training.seed)
-        words = train.answer_ids()
+        words = np.array(sorted(self.corpus.union(train.answer_ids().tolist())))
         config = draft_config(self.config, self.training, self.settings.taps, len(words),
                               mask_token_id(self.tokenizer), target.fingerprint)  # fmt: skip
         draft = new_draft(config)

@@ -9,6 +9,7 @@ Letters: B sequences, S tokens, T rows that answer (from `first` on), E hidden s
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -126,9 +127,8 @@ class Eagle3Stage(nn.Module):
         """batch: of `DraftFeatures`. Losses and accuracies are means over rows that foretell an answer's token."""
         counts = shifted(batch["loss_mask"], 2)
         first = int(counts.any(0).nonzero()[0])
-        passes = TrainingTimeTest(
-            self.draft, self.target[0].embed, lambda step: self._rotary(batch["positions"], step), batch["visible"], first
-        )
+        rotary = partial(self._rotary, batch["positions"])
+        passes = TrainingTimeTest(self.draft, self.target[0].embed, rotary, batch["visible"], first)
         logits = passes.logits(batch["token_ids"], batch["taps"], self.steps)
         with torch.no_grad():
             wanted = self.target[0].logits(shifted(batch["final"])[:, first:])
