@@ -1,4 +1,4 @@
-"""`specdrive export MODEL DIR`: the ONNX graphs of a checkpoint, compared with PyTorch before they count."""
+"""`specdrive export MODEL DIR`: the ONNX graphs of a checkpoint or a draft, compared with PyTorch before they count."""
 
 import json
 import sys
@@ -23,24 +23,16 @@ def add_arguments(parser):
         metavar="K",
         help="layers whose inputs drafts read (default 2 n/2 n-3)",
     )
+    parser.add_argument("--target", metavar="TARGET", help="MODEL is a draft folder, for this target")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
 
 def run(args) -> int:
     """Raises InputError for a model that cannot be read, WorkFailed for graphs that differ from PyTorch."""
     from specdrive_ros.errors import InputError
-    from specdrive_ros.model_settings import find_model
-    from specdrive_ros.runtime.export import export_checkpoint
 
-    settings = find_model(args.model)
     try:
-        comparisons = export_checkpoint(
-            settings.checkpoint,
-            args.folder,
-            tap_layers=tuple(args.tap_layers) if args.tap_layers else None,
-            flow_steps=settings.action_steps,
-            on_graph=lambda name: print(f"exporting {name}.onnx", file=sys.stderr, flush=True),
-        )
+        comparisons = _export_draft(args) if args.target else _export_target(args)
     except OSError as error:
         raise InputError(f"{args.folder}: cannot be written ({error.strerror or error})") from None
     if args.json:
@@ -49,6 +41,30 @@ def run(args) -> int:
     else:
         print_lines(args.folder, comparisons)
     return 0
+
+
+def _export_target(args) -> list:
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.runtime.export import export_checkpoint
+
+    settings = find_model(args.model)
+    taps = tuple(args.tap_layers) if args.tap_layers else None
+    return export_checkpoint(
+        settings.checkpoint, args.folder, tap_layers=taps, flow_steps=settings.action_steps, on_graph=_say
+    )
+
+
+def _export_draft(args) -> list:
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.runtime.draft_export import export_draft
+    from specdrive_ros.target.config import TargetConfig
+
+    text = TargetConfig.load(find_model(args.target).checkpoint).text
+    return export_draft(args.model, args.folder, text, on_graph=_say)
+
+
+def _say(name: str) -> None:
+    print(f"exporting {name}.onnx", file=sys.stderr, flush=True)
 
 
 def as_document(folder: Path, comparisons) -> dict:

@@ -5,11 +5,10 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from specdrive_ros.cli import train_draft
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
 
-DRAFT_EXAMPLE = "example: specdrive train draft --kind phrasebook --data data/mini --model mini"
-DRAFT_KINDS = ("phrasebook",)
 EXAMPLE = "example: specdrive train target --data data/mini --run out/train/mini --out out/train/mini/checkpoint"
 
 
@@ -32,41 +31,11 @@ def add_arguments(parser):
     target.add_argument("--seed", type=int, default=0)
     target.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
     target.add_argument("--json", action="store_true", help="print the training record as JSON")
-    add_draft_arguments(kinds.add_parser("draft", help="train a draft for a model", epilog=DRAFT_EXAMPLE))
-
-
-def add_draft_arguments(draft):
-    draft.add_argument("--kind", dest="draft_kind", required=True, choices=DRAFT_KINDS, help="which draft")
-    draft.add_argument("--model", default="mini", metavar="M", help="the target's name or folder (default %(default)s)")
-    draft.add_argument("--data", type=Path, metavar="DIR", help="learn from the scenes of `data generate`")
-    draft.add_argument("--phrases", type=Path, metavar="FILE", help="learn from a text, a chain of causation a line")
-    draft.add_argument("--out", type=Path, help="file to write (default: drafts/ in the model's folder)")
-    draft.add_argument("--json", action="store_true", help="print what was learnt as JSON")
+    train_draft.add_arguments(kinds.add_parser("draft", help="train a draft for a model"))
 
 
 def run(args) -> int:
-    return run_draft(args) if args.kind == "draft" else run_target(args)
-
-
-def run_draft(args) -> int:
-    from specdrive_ros.draft.phrasebook import FILE
-    from specdrive_ros.draft.registry import DRAFTS_FOLDER
-    from specdrive_ros.model_settings import find_model
-    from specdrive_ros.target.tokens import TargetTokenizer
-    from specdrive_ros.training.phrasebook import learn_phrasebook, read_lines, sentences_of_scenes
-
-    if bool(args.data) == bool(args.phrases):
-        raise InputError("train draft: give one of --data and --phrases to learn from")
-    checkpoint = find_model(args.model).checkpoint
-    texts = read_lines(args.phrases) if args.phrases else sentences_of_scenes(args.data)
-    out = args.out or checkpoint / DRAFTS_FOLDER / FILE
-    record = learn_phrasebook(texts, TargetTokenizer.load(checkpoint), out)
-    if args.json:
-        json.dump(record, sys.stdout, indent=1)
-        print()
-    else:
-        print("{phrasebook}: {sentences} sentences, {distinct} different, {nodes} nodes, {bytes} bytes".format(**record))
-    return 0
+    return train_draft.run(args) if args.kind == "draft" else run_target(args)
 
 
 def run_target(args) -> int:

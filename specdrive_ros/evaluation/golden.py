@@ -1,9 +1,10 @@
 """Compares this implementation of the target with reference numbers, array by array.
 
-Works on any folder laid out as `golden/alpamayo_A`: a checkpoint in the released layout, its inputs, and what
-the reference made of them at every stage. Each stage is computed through the same code that trains and drives
-(PyTorch, float32) from the stage's own inputs, so that an error shows where it arises. Knows no other layout,
-and not how a stage is computed (`golden_stages.py`).
+Works on any folder laid out as `golden/alpamayo_A` (a checkpoint in the released layout, its inputs, and what the
+reference made of them at every stage) or as `golden/drafts_A` (a target, drafts, and what theirs made of them). Each
+stage is computed through the same code that trains and drives (PyTorch, float32) from the stage's own inputs, so
+that an error shows where it arises. Knows no other layout, and not how a stage is computed (`golden_stages.py`,
+`golden_drafts.py`).
 
     ./specdrive golden test/golden/alpamayo_A
 """
@@ -14,12 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.evaluation import golden_stages
+from specdrive_ros.evaluation import golden_drafts, golden_stages
+from specdrive_ros.evaluation.golden_drafts_reference import DraftReference
 from specdrive_ros.evaluation.golden_reference import Reference
 from specdrive_ros.evaluation.golden_stages import EXACT, Outcome
 
 KNOWN_LAYOUTS = (
     "alpamayo (as golden/alpamayo_A: checkpoint/, backbone/, inputs.npz, expected_*.npz, meta.json)",
+    "drafts (as golden/drafts_A: PARAMS.json, target/, eagle3/, dflash/)",
 )
 
 STAGES = {
@@ -59,12 +62,14 @@ class Comparison:
 
 def compare_folder(folder: str | Path) -> list[Comparison]:
     """Every array of a golden folder, stage by stage. Raises `InputError` for a folder of another layout."""
-    folder = check_layout(Path(folder))
+    folder, holds_drafts = Path(folder), (Path(folder) / "PARAMS.json").is_file()
+    check = check_draft_layout if holds_drafts else check_layout
+    check(folder)
     try:
-        return _compare_all(Reference(folder))
+        return _compare_drafts(DraftReference(folder)) if holds_drafts else _compare_all(Reference(folder))
     except KeyError as error:
         raise InputError(
-            f"{folder}: {error} is missing from its arrays or meta.json; copy the folder again"
+            f"{folder}: {error} is missing from its arrays or settings; copy the folder again"
         ) from error
 
 
@@ -77,6 +82,26 @@ def _compare_all(reference: Reference) -> list[Comparison]:
         if reference.has(file):
             comparisons += compare_stage(file, reference.arrays(file), stage(reference))
     return comparisons
+
+
+def _compare_drafts(reference: DraftReference) -> list[Comparison]:
+    comparisons = []
+    for pattern, stage in golden_drafts.STAGES.items():
+        for file in reference.files(pattern):
+            comparisons += compare_stage(file, reference.arrays(file), stage(reference, file), golden_drafts.GIVEN)
+    return comparisons
+
+
+def check_draft_layout(folder: Path) -> Path:
+    """The folder, if it has a target and something that drafts made."""
+    if not (folder / "target" / "config.json").is_file() or not any(
+        any(folder.glob(f"{pattern}.safetensors")) for pattern in golden_drafts.STAGES
+    ):
+        raise InputError(
+            f"{folder}: unknown layout, it has no target/config.json or no arrays of drafts; known are: "
+            f"{'; '.join(KNOWN_LAYOUTS)}"
+        )
+    return folder
 
 
 def check_layout(folder: Path) -> Path:
@@ -95,13 +120,15 @@ def check_layout(folder: Path) -> Path:
     return folder
 
 
-def compare_stage(file: str, expected: dict[str, np.ndarray], ours: Outcome) -> list[Comparison]:
+def compare_stage(
+    file: str, expected: dict[str, np.ndarray], ours: Outcome, given: frozenset[str] = GIVEN
+) -> list[Comparison]:
     """One comparison for every array of a file that is a result; inputs are not compared with themselves."""
     comparisons = []
     for name, array in expected.items():
         if name in ours:
             comparisons.append(compare(f"{file}/{name}", array, *ours[name]))
-        elif name.rpartition(".")[2] not in GIVEN:
+        elif name.rpartition(".")[2].rpartition("/")[2] not in given:
             comparisons.append(Comparison(f"{file}/{name}", 0.0, 0.0, "not compared: no such array is known"))
     return comparisons
 

@@ -17,6 +17,19 @@ them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R,
 | action | noise | [W, 2] | | action | [W, 2] |
 | | cos, sin | [W, D] | | | |
 | | past_0 … past_L-1 | [S, 2, H, D], rows the waypoints may see | | | |
+
+Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` those it can say:
+
+| graph | input | shape | | output | shape |
+|---|---|---|---|---|---|
+| eagle3_newest | embeddings, taps | [T, E], [T, n_taps E] | | next_hidden, logits | [1, E], [1, words] |
+| | cos, sin, past_0 | [T, D], [S, 2, H, D] | | new_0 | [T, 2, H, D] |
+| eagle3_step | embeddings, hidden | [T, E] | | next_hidden, logits | [T, E], [T, words] |
+| | cos, sin, mask, past_0 | [T, D], [T, S + T], [S, 2, H, D] | | new_0 | [T, 2, H, D] |
+| dflash_context | taps, cos, sin | [A, n_taps E], [A, D] | | new_0 … new_L-1 | [A, 2, H, D] |
+| dflash_block | embeddings, cos, sin | [B, E], [B, D] | | logits | [B, words] |
+| | head | [E, words], the target's | | | |
+| | past_0 … past_L-1 | [S, 2, H, D] | | | |
 """
 
 import json
@@ -33,9 +46,24 @@ VISION_OUTPUTS = ("embeddings", "deepstack")
 ACTION_OUTPUTS = ("action",)
 _METADATA_KEY = "specdrive"
 
+DRAFT_GRAPHS = {"eagle3": ("eagle3_newest", "eagle3_step"), "dflash": ("dflash_context", "dflash_block")}
+EAGLE3_OUTPUTS = ("next_hidden", "logits", "new_0")
+EAGLE3_NEWEST_INPUTS = ("embeddings", "taps", "cos", "sin", "past_0")
+EAGLE3_STEP_INPUTS = ("embeddings", "hidden", "cos", "sin", "mask", "past_0")
+DFLASH_CONTEXT_INPUTS = ("taps", "cos", "sin")
+DFLASH_BLOCK_OUTPUTS = ("logits",)
+
 
 def past_names(layers: int) -> list[str]:
     return [f"past_{layer}" for layer in range(layers)]
+
+
+def new_names(layers: int) -> list[str]:
+    return [f"new_{layer}" for layer in range(layers)]
+
+
+def dflash_block_inputs(layers: int) -> list[str]:
+    return ["embeddings", "cos", "sin", "head", *past_names(layers)]
 
 
 def text_inputs(layers: int) -> list[str]:
@@ -43,7 +71,7 @@ def text_inputs(layers: int) -> list[str]:
 
 
 def text_outputs(layers: int) -> list[str]:
-    return ["logits", "taps", *(f"new_{layer}" for layer in range(layers))]
+    return ["logits", "taps", *new_names(layers)]
 
 
 def action_inputs(layers: int) -> list[str]:
@@ -54,7 +82,8 @@ def action_inputs(layers: int) -> list[str]:
 class GraphRecord:
     """What an exported graph says about itself in its metadata.
 
-    tap_layers:   hidden states in the text graph's `taps`; flow_steps: Euler steps in the action graph
+    tap_layers:   hidden states in the text graph's `taps`, or those that a draft's graph reads
+    flow_steps:   Euler steps in the action graph, 0 in a draft's
     weights:      weights file -> sha256 of the checkpoint it was exported from
     """
 

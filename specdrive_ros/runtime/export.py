@@ -46,7 +46,7 @@ from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget, flow_times
 from specdrive_ros.target.rope import text_positions
 
 OPSET = 20  # the first with Gelu; every engine's parser knows it
-_DYNAMIC = Dim.DYNAMIC
+DYNAMIC = Dim.DYNAMIC
 _SMALL = 1024  # bytes; smaller constants stay in the graph
 _FOLDED = 256  # values; constants up to this size are folded now, weights when a session is made
 _EXACT = ("F32", "F16")  # types of which a mapped tensor has NumPy's own
@@ -92,7 +92,7 @@ def export_checkpoint(
         point_into_checkpoint(graph, places)
         record = GraphRecord(name, tap_layers, flow_steps, hashes)
         onnx.helper.set_model_props(graph, record.to_metadata())
-        _save(graph, folder, name)
+        save_graph(graph, folder, name)
     comparisons = compare(TorchNetworks(target, tap_layers, flow_steps), OnnxNetworks(folder, threads=1))
     if failed := [c for c in comparisons if not c.passed]:
         raise WorkFailed(
@@ -164,16 +164,16 @@ def _tracers(
     target: AlpamayoTarget, tap_layers: tuple[int, ...], flow_steps: int
 ) -> dict[str, Callable[[], onnx.ModelProto]]:
     layers = target.config.text.num_hidden_layers
-    each_past = [{0: _DYNAMIC}] * layers
+    each_past = [{0: DYNAMIC}] * layers
     config = target.config
 
     def vision() -> onnx.ModelProto:
-        dynamic = ({0: _DYNAMIC, 1: _DYNAMIC}, *[{0: _DYNAMIC}] * 4)
-        return _trace(VisionGraph(target), _vision_example(config), VISION_INPUTS, VISION_OUTPUTS, dynamic)
+        dynamic = ({0: DYNAMIC, 1: DYNAMIC}, *[{0: DYNAMIC}] * 4)
+        return trace_graph(VisionGraph(target), _vision_example(config), VISION_INPUTS, VISION_OUTPUTS, dynamic)
 
     def text() -> onnx.ModelProto:
-        dynamic = (*[{0: _DYNAMIC}] * 3, {0: _DYNAMIC, 1: _DYNAMIC}, {1: _DYNAMIC}, {0: _DYNAMIC}, each_past)
-        return _trace(
+        dynamic = (*[{0: DYNAMIC}] * 3, {0: DYNAMIC, 1: DYNAMIC}, {1: DYNAMIC}, {0: DYNAMIC}, each_past)
+        return trace_graph(
             TextGraph(target, tap_layers),
             _text_example(config),
             text_inputs(layers),
@@ -183,7 +183,7 @@ def _tracers(
 
     def action() -> onnx.ModelProto:
         noise, *others = action_inputs(layers)
-        step = _trace(
+        step = trace_graph(
             ActionStep(target, flow_steps),
             _action_example(config),
             [noise, "time", *others],
@@ -233,7 +233,7 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str], index: int) -> onnx.No
     return copy
 
 
-def _trace(module: torch.nn.Module, example: tuple, inputs, outputs, dynamic: tuple) -> onnx.ModelProto:
+def trace_graph(module: torch.nn.Module, example: tuple, inputs, outputs, dynamic: tuple) -> onnx.ModelProto:
     with _quiet_exporter(), torch.no_grad():
         program = torch.onnx.export(
             module.eval(),
@@ -349,7 +349,7 @@ def _refer(tensor: onnx.TensorProto, place: TensorPlace) -> None:
         tensor.external_data.add(key=key, value=str(value))
 
 
-def _save(graph: onnx.ModelProto, folder: Path, name: str) -> None:
+def save_graph(graph: onnx.ModelProto, folder: Path, name: str) -> None:
     """Constants that are not in the checkpoint stay inside while they are small, else they get a file."""
     own = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
     data = folder / f"{name}.onnx.data"

@@ -35,9 +35,9 @@ class OnnxNetworks(GraphNetworks):
         folder = Path(folder)
         config = TargetConfig.load(folder)
         places = tensor_places(folder)
-        self._sessions = {name: _open(folder, name, threads) for name in GRAPHS}
-        records = {name: _record(folder, name, session) for name, session in self._sessions.items()}
-        _check_weights(folder, records)
+        self._sessions = {name: open_graph(folder, name, threads, export_command(folder)) for name in GRAPHS}
+        records = {name: graph_record(folder, name, session, export_command(folder)) for name, session in self._sessions.items()}
+        check_weights(folder, records, export_command(folder))
         _check_sizes(folder, config, self._sessions["text"])
         super().__init__(config, records["text"].tap_layers, records["action"].flow_steps)
         self._embedding = places[EMBEDDING].map()
@@ -85,10 +85,11 @@ def export_command(folder: Path) -> str:
     return f"export them with: ./specdrive export {folder} {folder}"
 
 
-def _open(folder: Path, name: str, threads: int) -> onnxruntime.InferenceSession:
+def open_graph(folder: Path, name: str, threads: int, remedy: str) -> onnxruntime.InferenceSession:
+    """The session of a graph; `remedy` says in errors how to make it."""
     path = folder / f"{name}.onnx"
     if not path.is_file():
-        raise InputError(f"{path}: no such graph; {export_command(folder)}")
+        raise InputError(f"{path}: no such graph; {remedy}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -100,12 +101,12 @@ def _open(folder: Path, name: str, threads: int) -> onnxruntime.InferenceSession
         Exception
     ) as error:  # ONNX Runtime has an exception class for every status code, with no base of its own
         reason = str(error).splitlines()[0][:200]
-        raise InputError(f"{path}: does not load ({reason}); {export_command(folder)}") from None
+        raise InputError(f"{path}: does not load ({reason}); {remedy}") from None
 
 
-def _record(folder: Path, name: str, session: onnxruntime.InferenceSession) -> GraphRecord:
+def graph_record(folder: Path, name: str, session: onnxruntime.InferenceSession, remedy: str) -> GraphRecord:
     metadata = session.get_modelmeta().custom_metadata_map
-    return GraphRecord.from_metadata(metadata, str(folder / f"{name}.onnx"), export_command(folder))
+    return GraphRecord.from_metadata(metadata, str(folder / f"{name}.onnx"), remedy)
 
 
 def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession) -> None:
@@ -132,7 +133,7 @@ def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.Infere
         )
 
 
-def _check_weights(folder: Path, records: dict[str, GraphRecord]) -> None:
+def check_weights(folder: Path, records: dict[str, GraphRecord], remedy: str) -> None:
     """The graphs must have been exported from just these weights."""
     hashes: dict[str, str] = {}
     for name, record in records.items():
@@ -142,5 +143,5 @@ def _check_weights(folder: Path, records: dict[str, GraphRecord]) -> None:
             if hashes[file] != expected:
                 raise InputError(
                     f"{folder / file}: is not the file {name}.onnx was exported from (damaged or "
-                    f"another model); fetch it again, or if it is right {export_command(folder)}"
+                    f"another model); fetch it again, or if it is right {remedy}"
                 )

@@ -118,3 +118,48 @@ def test_a_missing_array_is_named(copy):
 )
 def test_what_counts_as_an_error(expected, ours, error):
     assert compare("array", expected, ours, 0.0).error == error
+
+
+DRAFTS = Path(__file__).parent / "drafts_A"
+
+
+@pytest.fixture(scope="module")
+def draft_comparisons():
+    return compare_folder(DRAFTS)
+
+
+def test_every_array_of_the_drafts_is_held(draft_comparisons):
+    over = [(one.array, one.error, one.note) for one in draft_comparisons if not one.passed]
+    assert not over
+    assert len(draft_comparisons) > 400
+
+
+def test_what_is_not_held_is_another_weighting(draft_comparisons):
+    """D-PACE weighs a block's slots in another way, which no draft of ours is trained with."""
+    skipped = {one.array for one in draft_comparisons if one.note}
+    stem = "dflash/train_specforge_rand_dpace"
+    assert skipped == {f"{stem}/{name}" for name in ("loss", "loss_num", "loss_den", "grad_norm")}
+
+
+def test_a_changed_tree_is_seen(tmp_path):
+    """One token of one proposal and one gradient: both are named, nothing else is."""
+    from safetensors.numpy import load_file, save_file
+
+    folder = tmp_path / "copy"
+    for name in ("target", "eagle3/draft_fit", "eagle3/draft_rand"):
+        shutil.copytree(DRAFTS / name, folder / name)
+    shutil.copy(DRAFTS / "PARAMS.json", folder)
+    tree = load_file(DRAFTS / "eagle3/tree_16_4_4_fit.safetensors")
+    tree["round2/draft_tokens"][7] += 1
+    save_file(tree, str(folder / "eagle3/tree_16_4_4_fit.safetensors"))
+    trained = load_file(DRAFTS / "eagle3/ttt_rand.safetensors")
+    trained["grad/fc.weight"][3, 5] += 2e-4
+    save_file(trained, str(folder / "eagle3/ttt_rand.safetensors"))
+    over = [one.array for one in compare_folder(folder) if not one.passed]
+    assert over == ["eagle3/tree_16_4_4_fit/round2/draft_tokens", "eagle3/ttt_rand/grad/fc.weight"]
+
+
+def test_drafts_without_a_target_are_another_layout(tmp_path):
+    shutil.copy(DRAFTS / "PARAMS.json", tmp_path)
+    with pytest.raises(InputError, match="unknown layout, it has no target/config.json"):
+        compare_folder(tmp_path)

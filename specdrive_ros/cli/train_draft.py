@@ -1,0 +1,89 @@
+"""`specdrive train draft`: a routine reasoner for a target: a phrasebook, or a network (resumable)."""
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from specdrive_ros.cli.progress import progress
+from specdrive_ros.errors import InputError
+
+KINDS = ("phrasebook", "eagle3", "dflash")
+EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini --data data/mini --out out/drafts/dflash"
+
+
+def add_arguments(parser):
+    parser.epilog = EXAMPLE
+    parser.add_argument("--kind", dest="draft_kind", required=True, choices=KINDS)
+    parser.add_argument("--model", default="mini", metavar="M", help="the target's name or checkpoint folder (default %(default)s)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="learn from the scenes of `data generate`")
+    parser.add_argument("--phrases", type=Path, metavar="FILE", help="phrasebook: learn from a text, a chain of causation a line")
+    parser.add_argument("--out", type=Path, help="phrasebook: file to write (default: drafts/ in the model's folder); networks: "
+                        "folder of the finished draft, a run resumes from OUT/run")
+    parser.add_argument("--json", action="store_true", help="print the training record as JSON")
+    network = parser.add_argument_group("networks")
+    network.add_argument("--rope", default="flat", choices=("flat", "mirror"), help="one index a row, or the target's 3D M-RoPE (default %(default)s)")
+    network.add_argument("--features", type=Path, help="where the target's states are cached, for every draft of a target (default: beside OUT)")
+    network.add_argument("--answers", default="greedy", choices=("greedy", "labels"), help="learn what the target writes, or the labels (default %(default)s)")
+    network.add_argument("--samples", type=int, default=6000, help="training samples (default %(default)s)")
+    network.add_argument("--tap-layers", type=int, nargs="+", metavar="K", help="layers of the target whose inputs are read (default 2 n/2 n-3)")
+    network.add_argument("--layers", type=int, default=2, help="layers of a DFlash draft (default %(default)s)")
+    network.add_argument("--block", type=int, default=16, help="block of a DFlash draft, newest token included (default %(default)s)")
+    network.add_argument("--steps", type=int, default=3000, help="(default %(default)s)")
+    network.add_argument("--batch", type=int, default=8, help="samples a step and process (default %(default)s)")
+    network.add_argument("--learning-rate", type=float, default=1e-3, help="peak (default %(default)s)")
+    network.add_argument("--seed", type=int, default=0)
+    network.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
+
+
+def run(args) -> int:
+    record = learn(args) if args.draft_kind == "phrasebook" else distil(args)
+    if args.json:
+        json.dump(record, sys.stdout, indent=1)
+        print()
+    elif args.draft_kind == "phrasebook":
+        print("{phrasebook}: {sentences} sentences, {distinct} different, {nodes} nodes, {bytes} bytes".format(**record))
+    else:
+        for name, value in record["validation"].items():
+            print(f"{name:28s} {value:.3f}")
+    return 0
+
+
+def learn(args) -> dict:
+    from specdrive_ros.draft.phrasebook import FILE
+    from specdrive_ros.draft.registry import DRAFTS_FOLDER
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.target.tokens import TargetTokenizer
+    from specdrive_ros.training.phrasebook import learn_phrasebook, read_lines, sentences_of_scenes
+
+    if bool(args.data) == bool(args.phrases):
+        raise InputError("train draft: give one of --data and --phrases to learn from")
+    checkpoint = find_model(args.model).checkpoint
+    texts = read_lines(args.phrases) if args.phrases else sentences_of_scenes(args.data)
+    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), args.out or checkpoint / DRAFTS_FOLDER / FILE)
+
+
+def distil(args) -> dict:
+    if min(args.steps, args.batch, args.samples, args.layers) < 1:
+        raise InputError("train draft: --steps, --batch, --samples and --layers must be at least 1")
+    if args.out is None or args.data is None or args.phrases is not None:
+        raise InputError(f"train draft --kind {args.draft_kind}: needs --data and --out, and takes no --phrases")
+    import torch
+    from torch.utils.tensorboard import SummaryWriter
+
+    from specdrive_ros.draft.taps import eagle3_taps
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.target.config import TargetConfig
+    from specdrive_ros.training.draft_features import FeatureSettings
+    from specdrive_ros.training.draft_training import DraftRun, DraftTraining
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    model = find_model(args.model)
+    taps = args.tap_layers or eagle3_taps(TargetConfig.load(model.checkpoint).text.num_hidden_layers)
+    training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, learning_rate=args.learning_rate,
+                             layers=args.layers, block_size=args.block, seed=args.seed)
+    settings = FeatureSettings(tuple(taps), args.answers, args.samples, max_new_tokens=model.max_new_tokens)
+    features = args.features or args.out.parent / "features"
+    with closing(SummaryWriter(args.out / "run" / "tensorboard")) as log:
+        return DraftRun(model.checkpoint, args.data, features, args.out, training, settings, progress, log).run()

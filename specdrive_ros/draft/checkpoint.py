@@ -1,0 +1,76 @@
+"""Weights of a draft: both public layouts in, ours out, every name accounted for. PyTorch.
+
+speculators calls the layer of EAGLE-3 `layers.0`, SafeAILab `midlayer`. Copies of what belongs to the target
+(embedding, head, final norm) may lie in a file and are left there: a draft reads the target's own.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
+from specdrive_ros.draft.dflash_network import DFlash
+from specdrive_ros.draft.eagle3_network import Eagle3
+from specdrive_ros.draft.layout import read_draft_config, write_draft_config
+from specdrive_ros.errors import InputError
+from specdrive_ros.target.checkpoint import WEIGHTS, check_names_and_shapes, read_weights
+from specdrive_ros.target.config import TextConfig
+
+OF_THE_TARGET = ("embed_tokens.weight", "verifier_lm_head.weight", "verifier_norm.weight")
+
+
+def new_draft(config: Eagle3Config | DFlashConfig) -> Eagle3 | DFlash:
+    return Eagle3(config) if isinstance(config, Eagle3Config) else DFlash(config)
+
+
+def load_draft_network(
+    folder: str | Path, text: TextConfig, *, dtype: torch.dtype | None = torch.float32
+) -> Eagle3 | DFlash:
+    """The network of a draft folder for a target of these sizes. `dtype` None keeps that of the file."""
+    config = read_draft_config(folder, text)
+    with torch.device("meta"):
+        draft = new_draft(config)
+    weights = published_names(read_weights(Path(folder)), config)
+    check_names_and_shapes(
+        str(folder),
+        {name: value.shape for name, value in draft.state_dict().items()},
+        {name: value.shape for name, value in weights.items()},
+    )
+    if dtype is not None:
+        weights = {name: value.to(dtype) if value.is_floating_point() else value for name, value in weights.items()}
+    draft.load_state_dict(weights, strict=True, assign=True)
+    if isinstance(draft, Eagle3):
+        check_vocabulary(draft.d2t, draft.t2d, str(folder))
+    return draft.eval()
+
+
+def published_names(weights: dict[str, Tensor], config: Eagle3Config | DFlashConfig) -> dict[str, Tensor]:
+    """A file's tensors under the names of the kind's own repository, the target's copies left out."""
+    if isinstance(config, DFlashConfig):
+        return {name: value for name, value in weights.items() if name not in (*OF_THE_TARGET, "lm_head.weight")}
+    return {
+        name.replace("layers.0.", "midlayer.", 1) if name.startswith("layers.0.") else name: value
+        for name, value in weights.items()
+        if name not in OF_THE_TARGET
+    }
+
+
+def check_vocabulary(d2t: Tensor, t2d: Tensor, where: str) -> None:
+    """The two maps of the reduced vocabulary must tell the same words."""
+    ids = torch.arange(len(d2t)) + d2t
+    said = torch.zeros_like(t2d, dtype=torch.bool)
+    if int(ids.min()) >= 0 and int(ids.max()) < len(t2d):
+        said[ids] = True
+    if not torch.equal(said, t2d.bool()):
+        raise InputError(f"{where}: d2t and t2d disagree about the draft's words; fetch or convert the draft again")
+
+
+def save_draft(draft: Eagle3 | DFlash, folder: str | Path) -> Path:
+    """Write `config.json` and `model.safetensors` in the public layout of the kind."""
+    write_draft_config(folder, draft.config)
+    path = Path(folder) / WEIGHTS
+    weights = {name: value.detach().cpu().contiguous() for name, value in draft.state_dict().items()}
+    save_file(weights, str(path), metadata={"format": "pt"})
+    return path

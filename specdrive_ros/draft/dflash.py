@@ -1,0 +1,59 @@
+"""DFlash as a routine reasoner: one pass fills a block of mask tokens behind the newest token.
+
+The target's states of accepted tokens become keys and values once and stay; a block's own are never kept. Slot 0
+stands at the newest token's place, its output is not used. Knows no runtime.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specdrive_ros.draft.accepted import following_tokens
+from specdrive_ros.draft.cache import DraftCache
+from specdrive_ros.draft.dynamic_tree import log_softmax
+from specdrive_ros.draft.taps import TapSelection
+from specdrive_ros.runtime.draft_networks import DFlashNetworks, Embed
+
+if TYPE_CHECKING:
+    from specdrive_ros.draft.draft import DraftContext
+
+
+class DFlashDraft:
+    """block_size: the one it was trained with unless another is given; select: the draft's taps out of the target's."""
+
+    name = "dflash"
+
+    def __init__(
+        self, networks: DFlashNetworks, embed: Embed, *, block_size: int | None = None,
+        select: TapSelection | None = None,
+    ):
+        self.networks, self.embed, self.config = networks, embed, networks.config
+        self.block_size = block_size or self.config.block_size
+        self.select = select or TapSelection.everything()
+        self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
+
+    def begin(self) -> None:
+        """A new prompt: nothing is known."""
+        self.cache.truncate(0)
+
+    def propose(self, context: "DraftContext", nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A chain: tokens [n], parents [n] (-1: behind the newest token) and log-probabilities [n], n <= nodes."""
+        log_probs = log_softmax(self.block_logits(context)[1 : nodes + 1])
+        words = log_probs.argmax(-1)
+        count = np.arange(len(words))
+        return self.networks.token_ids[words], count - 1, np.cumsum(log_probs[count, words])
+
+    def block_logits(self, context: "DraftContext") -> np.ndarray:
+        """[block, words], slot 0 included."""
+        self._take_up(context)
+        ids = np.full(self.block_size, self.config.mask_token_id)
+        ids[0] = context.newest_token
+        tables = self.rope.tables(self.rope.beyond(self.cache.length, self.block_size, context.rope_delta))
+        return self.networks.fill(self.embed(ids), *tables, self.cache.known)
+
+    def _take_up(self, context: "DraftContext") -> None:
+        first = self.cache.length
+        following_tokens(context, first)  # raises where rows are missing
+        tables = self.rope.tables(self.rope.rows(first, context.positions))
+        self.networks.inject(self.select(context.taps), *tables, self.cache.reserve(len(context.taps)))
+        self.cache.advance(len(context.taps))

@@ -1,0 +1,67 @@
+"""The dynamic tree of EAGLE-2 and EAGLE-3 (arXiv 2406.16858, 2503.01840): grow wide, keep the likeliest.
+
+Level by level the K likeliest beams get K children each; in the end the best of all candidates by the
+log-probability of their path are kept. A path's log-probability never rises with its length, so every kept
+node's parent is kept, too. With K = 1 this is a chain. NumPy; knows no network.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+# (tokens [K] of the draft's vocabulary, parents [K] among the level before) -> log-probabilities [K, words]
+Expand = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """In the order they were made. tokens [M] of the draft's vocabulary; parents [M] candidates, -1 the root;
+    scores [M] log-probability of the path."""
+
+    tokens: np.ndarray
+    parents: np.ndarray
+    scores: np.ndarray
+
+    def best(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The `count` likeliest, still in the order they were made: chosen candidates, tokens, parents among the
+        chosen (-1 the root), scores. Of equal ones the earlier, so that a parent goes before its child."""
+        chosen = np.sort(np.argsort(-self.scores, kind="stable")[:count])
+        place = np.full(len(self.scores) + 1, -1)
+        place[chosen] = np.arange(len(chosen))
+        return chosen, self.tokens[chosen], place[self.parents[chosen]], self.scores[chosen]
+
+
+def grow(first: np.ndarray, expand: Expand, depth: int, top_k: int) -> Candidates:
+    """first [words]: log-probabilities behind the root. `depth` times the beams are expanded: depth + 1 levels."""
+    beams = likeliest(first, top_k)
+    tokens, parents, scores = [beams], [np.full(len(beams), -1)], [first[beams]]
+    level, beam_candidates, beam_scores = np.zeros(len(beams), np.int64), np.arange(len(beams)), first[beams]
+    made = len(beams)
+    for _ in range(depth):
+        log_probs = expand(beams, level)
+        children = np.stack([likeliest(row, top_k) for row in log_probs])
+        paths = np.take_along_axis(log_probs, children, axis=1) + beam_scores[:, None]
+        tokens.append(children.ravel())
+        parents.append(np.repeat(beam_candidates, children.shape[1]))
+        scores.append(paths.ravel())
+        kept = likeliest(paths.ravel(), top_k)
+        level, beam_candidates = kept // children.shape[1], made + kept
+        beams, beam_scores = children.ravel()[kept], paths.ravel()[kept]
+        made += children.size
+    return Candidates(*(np.concatenate(part) for part in (tokens, parents, scores)))
+
+
+def likeliest(values: np.ndarray, count: int) -> np.ndarray:
+    """Places of the `count` largest, the largest first."""
+    if count == 1:
+        return np.array([int(np.argmax(values))])
+    count = min(count, len(values))
+    chosen = np.argpartition(-values, count - 1)[:count]
+    return chosen[np.argsort(-values[chosen], kind="stable")]
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """[..., words] float32."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))

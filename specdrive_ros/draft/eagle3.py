@@ -1,0 +1,92 @@
+"""EAGLE-3 as a routine reasoner: a chain or a dynamic tree of proposals, and its own keys and values.
+
+Each proposal first takes up the target's states of the tokens accepted since the last one (their rows replace
+whatever the draft had guessed), then runs ahead on its own output. Knows no runtime: `networks` may be PyTorch
+or ONNX Runtime.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from specdrive_ros.draft.accepted import following_tokens
+from specdrive_ros.draft.cache import DraftCache
+from specdrive_ros.draft.dynamic_tree import Candidates, grow, log_softmax
+from specdrive_ros.draft.taps import TapSelection
+from specdrive_ros.runtime.bindings import HIDDEN
+from specdrive_ros.runtime.draft_networks import Eagle3Networks, Embed
+
+if TYPE_CHECKING:
+    from specdrive_ros.draft.draft import DraftContext
+
+DEPTH, TOP_K = 7, 10  # published, with 60 nodes; narrow and cheap wins on a CPU
+
+
+class Eagle3Draft:
+    """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain;
+    select: the draft's taps out of the target's."""
+
+    name = "eagle3"
+
+    def __init__(
+        self, networks: Eagle3Networks, embed: Embed, *, depth: int = DEPTH, top_k: int = TOP_K,
+        select: TapSelection | None = None,
+    ):
+        self.networks, self.embed, self.config = networks, embed, networks.config
+        self.depth, self.top_k = depth, top_k
+        self.select = select or TapSelection.everything()
+        self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
+
+    def begin(self) -> None:
+        """A new prompt: nothing is known."""
+        self.cache.truncate(0)
+
+    def propose(self, context: "DraftContext", nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens [n], parents [n] (-1: behind the newest token) and log-probabilities [n] of the paths, n <= nodes."""
+        _, tokens, parents, scores = self.candidates(context, nodes).best(nodes)
+        return self.networks.token_ids[tokens], parents, scores
+
+    def candidates(self, context: "DraftContext", nodes: int) -> Candidates:
+        """Everything the tree was chosen from; the cache is then that of the true tokens again."""
+        hidden, logits = self._take_up(context)
+        true_rows = self.cache.length
+        ahead = _Ahead(self, hidden, context.rope_delta)
+        grown = grow(log_softmax(logits[0]), ahead.expand, min(self.depth, nodes - 1), min(self.top_k, nodes))
+        self.cache.truncate(true_rows)
+        return grown
+
+    def _take_up(self, context: "DraftContext") -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the accepted tokens -> hidden [1, E] and logits [1, words] behind the newest token."""
+        first = self.cache.length
+        embeddings = self.embed(following_tokens(context, first))
+        tables = self.rope.tables(self.rope.rows(first, context.positions))
+        new, taps = self.cache.reserve(len(embeddings)), self.select(context.taps)
+        hidden, logits = self.networks.newest(embeddings, taps, *tables, self.cache.known[0], new[0])
+        self.cache.advance(len(embeddings))
+        return hidden, logits
+
+
+class _Ahead:
+    """The draft beyond the true tokens: each level's beams see the true rows and their own ancestors."""
+
+    def __init__(self, draft: Eagle3Draft, hidden: np.ndarray, rope_delta: int):
+        self.draft, self.hidden, self.rope_delta = draft, hidden, rope_delta
+        self.true_rows, self.level = draft.cache.length, 0
+        self.ancestors = np.zeros((1, 0), bool)  # [beams of the level before, rows made ahead]
+
+    def expand(self, tokens: np.ndarray, parents: np.ndarray) -> np.ndarray:
+        draft, beams = self.draft, len(tokens)
+        self.ancestors = np.concatenate([self.ancestors[parents], np.eye(beams, dtype=bool)], axis=1)
+        mask = np.zeros((beams, self.true_rows + self.ancestors.shape[1]), np.float32)
+        mask[:, self.true_rows :][~self.ancestors] = HIDDEN
+        tables = draft.rope.tables(
+            np.repeat(draft.rope.beyond(self.true_rows + self.level, 1, self.rope_delta), beams, axis=1)
+        )
+        new = draft.cache.reserve(beams)
+        self.hidden, logits = draft.networks.step(
+            draft.embed(draft.networks.token_ids[tokens]), self.hidden[parents], *tables, mask, draft.cache.known[0],
+            new[0],
+        )  # fmt: skip
+        draft.cache.advance(beams)
+        self.level += 1
+        return log_softmax(logits)

@@ -1,0 +1,54 @@
+"""Whose draft it is: a fingerprint of a target's language model, and its output head, without torch.
+
+The fingerprint is that of the final norm, some hundred numbers that every training step of the language model
+moves and that training the action head alone leaves as they are; a checkpoint of 22 GB need not be read for it.
+"""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from specdrive_ros.draft.config import DraftConfig
+from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.weights_file import TensorPlace, tensor_places
+
+FINAL_NORM = "vlm.model.language_model.norm.weight"
+OUTPUT_HEAD = "vlm.lm_head.weight"
+
+
+def fingerprint(final_norm: np.ndarray) -> str:
+    """16 hexadecimal digits of the weights [E] of the norm before the output head."""
+    return hashlib.sha256(np.ascontiguousarray(final_norm, np.float32)).hexdigest()[:16]
+
+
+def fingerprint_of(folder: str | Path) -> str:
+    return fingerprint(as_float32(_place(Path(folder), FINAL_NORM)))
+
+
+def output_head(folder: str | Path) -> np.ndarray:
+    """[vocabulary, E]: mapped where the file is float32, else converted."""
+    return as_float32(_place(Path(folder), OUTPUT_HEAD))
+
+
+def check_fingerprint(config: DraftConfig, found: str, where: str) -> None:
+    """Raise `InputError` where a draft names another target than this one."""
+    if config.target and config.target != found:
+        raise InputError(
+            f"{where}: was trained on the target {config.target}, this one is {found} (the same sizes, other "
+            "weights); train a draft for this target: ./specdrive train draft --target MODEL"
+        )
+
+
+def as_float32(place: TensorPlace) -> np.ndarray:
+    values = place.map()
+    if place.dtype == "BF16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.astype(np.float32, copy=False)
+
+
+def _place(folder: Path, name: str) -> TensorPlace:
+    places = tensor_places(folder)
+    if name not in places:
+        raise InputError(f"{folder}: has no tensor {name}; it should be a target's checkpoint folder")
+    return places[name]

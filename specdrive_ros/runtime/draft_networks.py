@@ -1,0 +1,39 @@
+"""What a runtime must offer for a draft: its networks as passes over NumPy arrays.
+
+`torch_drafts.py` (the reference) and `onnx_drafts.py` (the embedded default) implement it. Float32, no batch axis.
+Sizes: T rows of a pass, S rows before, A accepted tokens, B slots of a block, L layers, H key-value heads, D head
+size, E hidden size. `token_ids` [words] are the target's ids of the words that logits are for.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
+
+Embed = Callable[[np.ndarray], np.ndarray]  # [T] ids -> [T, E]: the target's embedding
+
+
+class Eagle3Networks(Protocol):
+    config: Eagle3Config
+    token_ids: np.ndarray
+
+    def newest(self, embeddings, taps, cos, sin, past, new) -> tuple[np.ndarray, np.ndarray]:
+        """Takes up true tokens: embeddings [T, E], taps [T, taps * E], cos/sin [T, D], past [S, 2, H, D] read,
+        new [T, 2, H, D] written. Returns hidden [1, E] and logits [1, words] of the last row."""
+
+    def step(self, embeddings, hidden, cos, sin, mask, past, new) -> tuple[np.ndarray, np.ndarray]:
+        """Runs ahead: embeddings and hidden [T, E], additive mask [T, S + T]. Returns hidden [T, E] and logits
+        [T, words]."""
+
+
+class DFlashNetworks(Protocol):
+    config: DFlashConfig
+    token_ids: np.ndarray
+
+    def inject(self, taps, cos, sin, new) -> None:
+        """Takes up true tokens: taps [A, taps * E], cos/sin [A, D]; new [L, A, 2, H, D] is written."""
+
+    def fill(self, embeddings, cos, sin, past) -> np.ndarray:
+        """A block: embeddings [B, E], cos/sin [B, D], past [L, S, 2, H, D] -> logits [B, words]."""

@@ -1,0 +1,73 @@
+"""A draft folder and a target's networks -> a draft that proposes, on the runtime asked for.
+
+Everything that could make a draft another target's is checked here. Imports torch only for the torch runtime.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
+from specdrive_ros.draft.dflash import DFlashDraft
+from specdrive_ros.draft.eagle3 import DEPTH, TOP_K, Eagle3Draft
+from specdrive_ros.draft.layout import read_draft_config
+from specdrive_ros.draft.taps import TapSelection
+from specdrive_ros.draft.target_identity import check_fingerprint, fingerprint_of, output_head
+from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.networks import TargetNetworks
+
+RUNTIMES = ("onnxruntime", "torch")
+
+
+def load_draft(
+    folder: str | Path, networks: TargetNetworks, runtime: str = "onnxruntime", *, words: np.ndarray | None = None,
+    threads: int = 1, depth: int = DEPTH, top_k: int = TOP_K, block_size: int | None = None,
+) -> Eagle3Draft | DFlashDraft:  # fmt: skip
+    """Raises `InputError` naming the folder where the draft is for another target than `networks`.
+
+    words: ids the target may write, all where None; depth and top_k shape EAGLE-3's tree, block_size DFlash's block.
+    """
+    if runtime not in RUNTIMES:
+        raise InputError(f"runtime {runtime!r}: unknown to drafts; it should be one of {', '.join(RUNTIMES)}")
+    folder, target = Path(folder), networks.config
+    config = read_draft_config(folder, target.text)
+    check_fingerprint(config, fingerprint_of(target.folder), str(folder))
+    check_mask_token(config, target.vocabulary.traj_token_start_idx, target.vocabulary.traj_vocab_size, str(folder))
+    select = TapSelection(config.tap_layers, networks.tap_layers, config.hidden_size, str(folder))
+    if isinstance(config, Eagle3Config):
+        made = _eagle3(folder, config, target.text, runtime, threads)
+        return Eagle3Draft(made, networks.embed, depth=depth, top_k=top_k, select=select)
+    made = _dflash(folder, config, target, runtime, words, threads)
+    return DFlashDraft(made, networks.embed, block_size=block_size, select=select)
+
+
+def check_mask_token(config, first: int, count: int, where: str) -> None:
+    """DFlash's mask must not be a trajectory bin: Qwen's first free id, which public drafts use, is `<i0>` here."""
+    if isinstance(config, DFlashConfig) and first <= config.mask_token_id < first + count:
+        raise InputError(
+            f"{where}: mask_token_id {config.mask_token_id} is the trajectory token <i{config.mask_token_id - first}> "
+            "of this target; it should be a token that is never written, such as <|fim_pad|>"
+        )
+
+
+def _eagle3(folder, config, text, runtime, threads):
+    if runtime == "torch":
+        from specdrive_ros.draft.checkpoint import load_draft_network
+        from specdrive_ros.runtime.torch_drafts import TorchEagle3
+
+        return TorchEagle3(load_draft_network(folder, text))
+    from specdrive_ros.runtime.onnx_drafts import OnnxEagle3
+
+    return OnnxEagle3(folder, config, threads=threads)
+
+
+def _dflash(folder, config, target, runtime, words, threads):
+    head = output_head(target.folder)
+    if runtime == "torch":
+        from specdrive_ros.draft.checkpoint import load_draft_network
+        from specdrive_ros.runtime.torch_drafts import TorchDFlash
+
+        return TorchDFlash(load_draft_network(folder, target.text), head, words)
+    from specdrive_ros.runtime.onnx_drafts import OnnxDFlash
+
+    return OnnxDFlash(folder, config, head, words, threads=threads)

@@ -1,0 +1,177 @@
+"""Trains one draft for one target: the target's states on disk, then EAGLE-3 or DFlash on them. Resumable.
+
+Minutes with mini on two cores. A draft's layers have the size of the target's own; what differs between two runs of
+one kind is the rotary setting and nothing else. Called again, a run goes on where it stopped.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+
+from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.draft.checkpoint import new_draft, save_draft
+from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
+from specdrive_ros.draft.taps import eagle3_taps
+from specdrive_ros.errors import InputError
+from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.target.config import TargetConfig, require
+from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.training.dflash_training import DFlashStage
+from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings, FeatureWriter
+from specdrive_ros.training.eagle3_training import STEPS, Eagle3Stage
+from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
+from specdrive_ros.training.frozen_target import FrozenTarget
+from specdrive_ros.training.samples import SampleSet
+from specdrive_ros.training.scenes import open_shards
+from specdrive_ros.training.state import cosine_rate, load_state, save_state
+from specdrive_ros.training.target_training import descend
+
+KINDS = ("eagle3", "dflash")
+MASK_TOKEN = "<|fim_pad|>"  # known to Qwen's tokenizer and never in a prompt or an answer; no `<iN>` is free for this
+
+
+@dataclass(frozen=True)
+class DraftTraining:
+    """layers and block_size are DFlash's; rope_theta is the published one of the kind unless given."""
+
+    kind: str
+    rope: str = "flat"
+    steps: int = 3000
+    batch: int = 8
+    learning_rate: float = 1e-3
+    warmup: int = 50
+    weight_decay: float = 0.01
+    layers: int = 2
+    block_size: int = 16
+    anchors: int = 24
+    ahead: int = STEPS
+    rope_theta: float | None = None
+    evaluate_every: int = 250
+    save_every: int = 100
+    seed: int = 0
+
+    def __post_init__(self):
+        require(self.kind in KINDS, "train draft kind", f"must be one of {', '.join(KINDS)}", self.kind)
+
+
+def draft_config(config: TargetConfig, training: DraftTraining, taps: tuple[int, ...], words: int, mask_token_id: int,
+                 target: str) -> Eagle3Config | DFlashConfig:
+    """A draft whose layers have the target's sizes."""
+    text = config.text
+    common = {
+        "hidden_size": text.hidden_size, "intermediate_size": text.intermediate_size,
+        "num_attention_heads": text.num_attention_heads, "num_key_value_heads": text.num_key_value_heads,
+        "head_dim": text.head_dim, "vocab_size": text.vocab_size, "target_layers": text.num_hidden_layers,
+        "tap_layers": taps, "rms_norm_eps": text.rms_norm_eps, "rope": training.rope, "target": target,
+        "rope_theta": training.rope_theta or text.rope_theta,
+        "mrope_section": text.mrope_section if training.rope == "mirror" else None,
+    }  # fmt: skip
+    if training.kind == "eagle3":
+        return Eagle3Config(**common, num_hidden_layers=1, draft_vocab_size=words)
+    return DFlashConfig(
+        **common, num_hidden_layers=training.layers, block_size=training.block_size, mask_token_id=mask_token_id
+    )
+
+
+def mask_token_id(tokenizer: TargetTokenizer) -> int:
+    found = tokenizer.tokenizer.token_to_id(MASK_TOKEN)
+    if found is None:
+        raise InputError(f"the target's tokenizer has no {MASK_TOKEN}, which DFlash's blocks are filled with")
+    return found
+
+
+class DraftRun:
+    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft, and the
+    run's state in `out/run`."""
+
+    def __init__(self, target: Path, data: Path, features: Path, out: Path, training: DraftTraining,
+                 settings: FeatureSettings | None, progress, log):
+        self.config = TargetConfig.load(target)
+        self.settings = settings or FeatureSettings(taps=eagle3_taps(self.config.text.num_hidden_layers))
+        self.training, self.features, self.out = training, features, out
+        self.progress, self.log = progress, log
+        self.network, self.tokenizer = load_target(target).requires_grad_(False), TargetTokenizer.load(self.config)
+        self.data, self.corpus = data, set()  # corpus: ids of every word of the labels
+        self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
+
+    def run(self) -> dict:
+        train, validation = (self._features(split) for split in ("train", "validation"))
+        target = FrozenTarget.of(self.network, self.rules.forbidden)
+        stage = self._stage(target, train)
+        state = self.out / "run" / "state.safetensors"
+        with self.progress(f"{self.training.kind} {self.training.rope}", self.training.steps) as bar:
+            record = train_draft(stage, train, validation, self.training, state, bar, self.log)
+        save_draft(stage.draft, self.out)
+        result = {"draft": asdict(self.training), "features": train.record, "validation": record,
+                  "parameters": sum(p.numel() for p in stage.draft.parameters()), "torch": torch.__version__}  # fmt: skip
+        (self.out / "run" / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        return result
+
+    def _features(self, split: str) -> DraftFeatures:
+        shards = open_shards(self.data / split)
+        _, grid = frame_patches(shards[0].frames(0, 4), self.network)
+        samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
+        if split == "train":
+            self.corpus.update(*(ids.tolist() for ids, _ in samples.reasonings))
+        count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
+        settings = FeatureSettings(**{**asdict(self.settings), "count": count})
+        writer = FeatureWriter(self.network, samples, FrameFeatures(self.network, shards), self.rules, settings)
+        with self.progress(f"states, {split}", min(count, len(samples))) as bar:
+            return writer.write(self.features / split, bar)
+
+    def _stage(self, target: FrozenTarget, train: DraftFeatures) -> Eagle3Stage | DFlashStage:
+        torch.manual_seed(self.training.seed)
+        words = np.array(sorted(self.corpus.union(train.answer_ids().tolist())))
+        config = draft_config(self.config, self.training, self.settings.taps, len(words),
+                              mask_token_id(self.tokenizer), target.fingerprint)  # fmt: skip
+        draft = new_draft(config)
+        if isinstance(config, Eagle3Config):
+            draft.set_vocabulary(words)
+            return Eagle3Stage(draft, target, self.training.ahead)
+        return DFlashStage(draft, target, np.flatnonzero(~self.rules.forbidden), self.training.anchors)
+
+
+def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training: DraftTraining, state_path: Path, bar,
+                log) -> dict[str, float]:
+    """Runs to the end, resuming from `state_path`. Returns the last validation record."""
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    optimizer = torch.optim.AdamW(stage.parameters(), weight_decay=training.weight_decay, betas=(0.9, 0.95))
+    step, record = load_state(state_path, stage, optimizer)
+    model, optimizer = accelerator.prepare(stage, optimizer)
+    bar.advance(step)
+    while step < training.steps:
+        rng = np.random.default_rng([training.seed, step, accelerator.process_index, 3])
+        losses = draft_step(model, optimizer, accelerator, train, training, step, rng)
+        step += 1
+        bar.advance(1, f"loss {losses['loss']:.3f} first word {losses['first_word']:.2f}")
+        for name, value in losses.items():
+            log.add_scalar(f"train/{name}", value, step)
+        if step % training.evaluate_every == 0 or step == training.steps:
+            record = evaluate_draft(stage, validation)
+            for name, value in record.items():
+                log.add_scalar(f"validation/{name}", value, step)
+        if step % training.save_every == 0 or step == training.steps:
+            save_state(state_path, stage, optimizer, step, record)
+    return record
+
+
+def draft_step(model, optimizer, accelerator, train, training, step, rng) -> dict[str, float]:
+    batch = train.batch(rng.integers(len(train), size=training.batch))
+    for group in optimizer.param_groups:
+        group["lr"] = cosine_rate(step, training.steps, training.learning_rate, training.warmup)
+    losses = model({name: value.to(accelerator.device) for name, value in batch.items()}, rng)
+    descend(accelerator, model, optimizer, losses["loss"])
+    return {name: float(value.detach()) for name, value in losses.items()}
+
+
+@torch.no_grad()
+def evaluate_draft(stage, features: DraftFeatures, batch: int = 16) -> dict[str, float]:
+    """Means over held-out samples. The accepted length is that of teacher-forced text, the bonus token counted."""
+    rng, records = np.random.default_rng(0), []
+    for numbers in np.array_split(np.arange(len(features)), max(1, len(features) // batch)):
+        records.append({name: float(value) for name, value in stage(features.batch(numbers), rng).items()})
+    return {name: float(np.mean([record[name] for record in records])) for name in records[0]}

@@ -1,0 +1,36 @@
+"""What of the target a draft is trained against: its embedding, its final norm, its output head. Never trained."""
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from specdrive_ros.draft.layers import RmsNorm
+from specdrive_ros.draft.target_identity import fingerprint
+from specdrive_ros.target.network import AlpamayoTarget
+
+
+class FrozenTarget:
+    """embedding and head: [vocabulary, E]; forbidden: [vocabulary] bool, what the decoding rules never let it write."""
+
+    def __init__(self, embedding: Tensor, norm: Tensor, head: Tensor, eps: float, forbidden: np.ndarray | None = None):
+        self.embedding, self.head = embedding.detach(), head.detach()
+        self.forbidden = torch.zeros(len(head), dtype=torch.bool) if forbidden is None else torch.from_numpy(forbidden)
+        self.norm = RmsNorm(len(norm), eps).requires_grad_(False)
+        self.norm.weight.copy_(norm.detach())
+        self.fingerprint = fingerprint(self.norm.weight.numpy())
+
+    @classmethod
+    def of(cls, target: AlpamayoTarget, forbidden: np.ndarray) -> "FrozenTarget":
+        language_model = target.language_model
+        return cls(language_model.embed_tokens.weight, language_model.norm.weight, target.vlm.lm_head.weight,
+                   target.config.text.rms_norm_eps, forbidden)  # fmt: skip
+
+    def embed(self, token_ids: Tensor | np.ndarray) -> Tensor:
+        """[...] -> [..., E]."""
+        return F.embedding(torch.as_tensor(token_ids), self.embedding)
+
+    def logits(self, final: Tensor) -> Tensor:
+        """[..., E] as the last layer leaves it -> [..., vocabulary], the lowest number where forbidden."""
+        logits = F.linear(self.norm(final), self.head)
+        return logits.masked_fill(self.forbidden, torch.finfo(logits.dtype).min)

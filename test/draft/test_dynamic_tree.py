@@ -1,0 +1,50 @@
+import numpy as np
+
+from specdrive_ros.draft.dynamic_tree import grow, likeliest, log_softmax
+
+WORDS = 5
+
+
+def follow(random):
+    """A language in which each token has its own distribution over the next."""
+    table = log_softmax(random.standard_normal((WORDS, WORDS)).astype(np.float32) * 2)
+    return table, lambda tokens, parents: table[tokens]
+
+
+def test_the_likeliest_paths_are_found():
+    """With as many beams as words the tree holds every path, so its best are the best there are."""
+    table, expand = follow(np.random.default_rng(0))
+    _, tokens, parents, scores = grow(table[0], expand, depth=1, top_k=WORDS).best(8)
+    every = sorted([*table[0], *(table[0][:, None] + table).ravel()], reverse=True)
+    np.testing.assert_allclose(np.sort(scores)[::-1], every[:8], rtol=1e-6)
+    for token, parent, score in zip(tokens, parents, scores):
+        path = table[0][token] if parent < 0 else scores[parent] + table[tokens[parent]][token]
+        assert abs(path - score) < 1e-6
+
+
+def test_a_parent_stands_before_its_child_even_at_equal_scores():
+    """A draft that is certain gives log-probability 0 to a path and to its beginning."""
+    certain = np.full(WORDS, -50.0, np.float32)
+    certain[2] = 0
+    candidates = grow(certain, lambda tokens, parents: np.tile(certain, (len(tokens), 1)), depth=3, top_k=2)
+    for count in range(1, 9):
+        _, tokens, parents, _ = candidates.best(count)
+        assert (parents < np.arange(count)).all() and (parents >= -1).all()
+    assert candidates.best(4)[1].tolist() == [2, 2, 2, 2]
+
+
+def test_one_beam_is_a_chain():
+    table, expand = follow(np.random.default_rng(1))
+    _, tokens, parents, scores = grow(table[3], expand, depth=4, top_k=1).best(5)
+    assert parents.tolist() == [-1, 0, 1, 2, 3]
+    chain, token = [], 3
+    for _ in range(5):
+        token = int(table[token].argmax())
+        chain.append(token)
+    assert tokens.tolist() == chain and (np.diff(scores) < 0).all()
+
+
+def test_more_beams_than_words():
+    table, expand = follow(np.random.default_rng(2))
+    assert len(grow(table[0], expand, depth=1, top_k=10).tokens) == WORDS + WORDS * WORDS
+    assert likeliest(np.array([1.0, 3.0, 2.0]), 9).tolist() == [1, 2, 0]

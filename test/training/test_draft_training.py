@@ -1,0 +1,199 @@
+"""Both kinds of draft, small: they learn, resume to the same weights, load again, and propose what they learnt."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from specdrive_ros.draft.checkpoint import load_draft_network
+from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
+from specdrive_ros.draft.dflash import DFlashDraft
+from specdrive_ros.draft.eagle3 import Eagle3Draft
+from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.torch_drafts import TorchDFlash, TorchEagle3
+from specdrive_ros.target.checkpoint import save_target
+from specdrive_ros.target.config import ExpertConfig, TextConfig, VisionConfig, mini_config
+from specdrive_ros.target.network import AlpamayoTarget
+from specdrive_ros.target.prompt import SYSTEM_TEXT, USER_TEXT
+from specdrive_ros.target.released_layout import write_configs
+from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
+from specdrive_ros.training import draft_training
+from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings
+from specdrive_ros.training.draft_training import DraftRun, DraftTraining
+from specdrive_ros.training.scenes import (
+    TRAIN_SEED_BASE,
+    VALIDATION_SEED_BASE,
+    EpisodePlan,
+    open_shards,
+    record_episodes,
+    worlds,
+    write_shard,
+)
+from specdrive_ros.training.vocabulary import train_base_tokenizer
+
+TAPS = (1, 2, 3)
+
+
+@contextmanager
+def quiet_progress(_name, _total):
+    yield SimpleNamespace(advance=lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    short = EpisodePlan(lead_in_s=(1.5, 1.6), samples=1, sample_every_s=0.5)
+    for split, base in (("train", TRAIN_SEED_BASE), ("validation", VALIDATION_SEED_BASE)):
+        (folder / split).mkdir()
+        write_shard(folder / split / "shard-0.safetensors", record_episodes(worlds(base, 4), short))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def target(data, tmp_path_factory):
+    """A very small target with chance weights, large enough that its text depends on the prompt."""
+    folder = tmp_path_factory.mktemp("target")
+    texts = [words["text"] for shard in open_shards(data / "train") for words in shard.words]
+    base = train_base_tokenizer([SYSTEM_TEXT, USER_TEXT, "system\n", "user\n", "assistant\n", *texts])
+    (folder / "backbone").mkdir()
+    base.save(str(folder / "backbone" / "tokenizer.json"))
+    tokenizer = TargetTokenizer(base)
+    tokenizer.save(folder / "tokenizer.json")
+    config = replace(
+        mini_config(tokenizer.size, base.get_vocab_size()),
+        text=TextConfig(
+            hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+            head_dim=16, vocab_size=tokenizer.size, mrope_section=(4, 2, 2), rope_theta=1e4,
+        ),
+        vision=VisionConfig(
+            hidden_size=32, intermediate_size=64, depth=2, num_heads=2, out_hidden_size=64,
+            num_position_embeddings=100, deepstack_visual_indexes=(0,),
+        ),
+        expert=ExpertConfig(hidden_size=32, intermediate_size=32, num_attention_heads=2, head_dim=16),
+    )  # fmt: skip
+    write_configs(folder, config, tokenizer.trajectory_ids, base.get_vocab_size(),
+                  {token: base.token_to_id(token) for token in BASE_TOKENS})  # fmt: skip
+    torch.manual_seed(0)
+    network = AlpamayoTarget(config)
+    with torch.no_grad():
+        for parameter in network.language_model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(5)
+        network.vlm.lm_head.weight.mul_(30)  # else it says every word with the same probability
+    save_target(network, folder)
+    return folder
+
+
+def draft_run(target, data, out, kind, features, *, steps, rope="flat", **training):
+    settings = FeatureSettings(TAPS, count=4, max_new_tokens=14, dtype="float32", batch=2)
+    training = {"batch": 2, "save_every": 1, "warmup": 1, "evaluate_every": 1000, "learning_rate": 3e-3, **training}
+    return DraftRun(target, data, features, out, DraftTraining(kind, rope, steps=steps, block_size=8, anchors=12, **training),
+                    settings, quiet_progress, SimpleNamespace(add_scalar=lambda *_: None))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    return tmp_path_factory.mktemp("features")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the decoding loop hands to a draft."""
+
+    prompt_ids: np.ndarray
+    written: tuple
+    newest_token: int
+    taps: np.ndarray
+    positions: np.ndarray
+    rope_delta: int
+
+
+def accepted_length(draft, sample, nodes) -> float:
+    """Tokens a pass, the bonus included, when the draft proposes over text the target wrote greedily. The two closing
+    tokens are left out: this target never ends by itself, they are forced, and EAGLE-3 learns the target's choice."""
+    ids, taps = sample["token_ids"].numpy()[:-2], sample["hidden_states"][:, :-1].float().flatten(1).numpy()
+    positions = sample["position_ids"].long().numpy()
+    prompt = int(sample["loss_mask"].bool().int().argmax())
+    known, fed, passes, delta = prompt, 0, 0, int(positions[0, len(ids) - 1]) - (len(ids) - 1)
+    draft.begin()
+    while known < len(ids) - 1:
+        context = Context(ids[:prompt], tuple(ids[prompt:known]), int(ids[known]), taps[fed:known], positions[:, fed:known], delta)
+        fed = known
+        tokens, parents, log_probs = draft.propose(context, nodes)
+        assert (np.diff(log_probs) <= 1e-6).all() and (parents == np.arange(len(tokens)) - 1).all()
+        following = ids[known + 1 :]
+        agree = int(np.cumprod(tokens[: len(following)] == following[: len(tokens)]).sum())
+        known, passes = known + agree + 1, passes + 1
+    return (known - prompt) / passes
+
+
+@pytest.mark.parametrize("kind, rope", [("eagle3", "mirror"), ("dflash", "flat")])
+def test_an_overfitted_draft_proposes_what_it_learnt(target, data, features, tmp_path, kind, rope):
+    run = draft_run(target, data, tmp_path / kind, kind, features, steps=180 if kind == "eagle3" else 100, rope=rope,
+                    batch=4, save_every=1000, learning_rate=6e-3 if kind == "eagle3" else 3e-3)  # fmt: skip
+    run.run()
+    network = load_draft_network(tmp_path / kind, run.config.text)
+    assert network.config.rope == rope and network.config.tap_layers == TAPS
+    embedding = run.network.language_model.embed_tokens.weight.numpy()
+    if kind == "eagle3":
+        assert isinstance(network.config, Eagle3Config)
+        draft = Eagle3Draft(TorchEagle3(network), lambda ids: embedding[ids], depth=6, top_k=1)
+    else:
+        assert isinstance(network.config, DFlashConfig)
+        draft = DFlashDraft(TorchDFlash(network, run.network.vlm.lm_head.weight.numpy()), lambda ids: embedding[ids])
+    cached = DraftFeatures(features / "train")
+    lengths = [accepted_length(draft, cached.read(number), 7) for number in range(len(cached))]
+    assert np.mean(lengths) >= 5, lengths  # 11 tokens behind the first: 8 and 3 make 5.5
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "dflash"])
+def test_a_killed_run_resumes_to_the_same_weights(target, data, features, tmp_path, monkeypatch, kind):
+    draft_run(target, data, tmp_path / "unbroken", kind, features, steps=4).run()
+    real_step, calls = draft_training.draft_step, []
+
+    def killed_at_the_third_step(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real_step(*arguments)
+
+    monkeypatch.setattr(draft_training, "draft_step", killed_at_the_third_step)
+    with pytest.raises(KeyboardInterrupt):
+        draft_run(target, data, tmp_path / "killed", kind, features, steps=4).run()
+    monkeypatch.undo()
+    run = draft_run(target, data, tmp_path / "killed", kind, features, steps=4)
+    run.run()
+    one, other = (load_draft_network(tmp_path / name, run.config.text).state_dict() for name in ("unbroken", "killed"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_cached_states_are_those_of_the_target_on_its_own_answer(target, data, features, tmp_path):
+    """The greedy answer, checked against the very states that were written."""
+    run = draft_run(target, data, tmp_path / "draft", "eagle3", features, steps=1)
+    cached = run._features("train")
+    sample = cached.read(1)
+    final = run.network.language_model.norm(sample["hidden_states"][:, -1].float())
+    said = run.rules.allowed(run.network.logits(final).detach().numpy()).argmax(-1)
+    written = sample["loss_mask"].bool().numpy()
+    ids = sample["token_ids"].numpy()
+    first = int(written.argmax())
+    assert (said[first - 1 : -3] == ids[first:-2]).all()  # the last two may be forced
+    assert list(ids[-2:]) == [run.tokenizer.cot_end, run.tokenizer.traj_future_start]
+    assert len({tuple(cached.read(n)["token_ids"][first:].tolist()) for n in range(4)}) > 1
+
+
+def test_states_of_another_kind_are_refused(target, data, features, tmp_path):
+    run = draft_run(target, data, tmp_path / "draft", "eagle3", features, steps=1)
+    run._features("train")
+    run.settings = replace(run.settings, taps=(1, 2, 4))
+    with pytest.raises(InputError, match="holds states made with another taps; delete it"):
+        run._features("train")
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "medusa"}, {"kind": "eagle3", "rope": "spiral"}])
+def test_unknown_kinds_are_refused(target, data, features, tmp_path, wrong):
+    with pytest.raises(InputError, match="must be one of"):
+        draft_run(target, data, tmp_path, wrong.pop("kind"), features, steps=1, **wrong).run()
