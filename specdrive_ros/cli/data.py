@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -40,7 +41,8 @@ def run(args) -> int:
         raise InputError(f"data generate: --samples must be at least 1 and --sample-every at least {LEAST_SAMPLE_STEP_S}")
     jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
-    with ProcessPoolExecutor(args.workers) as pool, progress("scenes", len(jobs)) as bar:
+    # spawned, not forked: a fork of a process whose networks run threads can wait for ever
+    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool, progress("scenes", len(jobs)) as bar:
         running = [pool.submit(record_shard, *job, plan, args.driver) for job in jobs]
         samples = 0
         for done in as_completed(running):

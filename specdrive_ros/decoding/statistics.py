@@ -7,9 +7,9 @@ ways; this is the paper's.)
 
 
 def accepted_length(tokens: int, target_passes: int, reasonings: int = 1) -> float:
-    """L; where every reasoning rode along in a prefill and no pass was needed, tokens per reasoning; 1 for nothing."""
+    """L; where every reasoning rode along in a prefill and no pass was needed, tokens per reasoning; 0 for nothing."""
     if not tokens:
-        return 1.0
+        return 0.0
     return tokens / (target_passes or max(reasonings, 1))
 
 

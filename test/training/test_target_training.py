@@ -63,7 +63,7 @@ def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch
 def test_training_lowers_its_loss(data, tmp_path):
     losses = []
     log = SimpleNamespace(add_scalar=lambda name, value, _: losses.append(value) if name == "train/text" else None)
-    run = training(data, tmp_path / "run", steps=12)
+    run = training(data, tmp_path / "run", steps=24)
     run.log = log
     run.run()
     assert sum(losses[-3:]) < 0.8 * sum(losses[:3])
