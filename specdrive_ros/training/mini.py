@@ -61,6 +61,9 @@ class MiniTraining:
         self.train, self.validation = open_shards(data / "train"), open_shards(data / "validation")
         run_folder.mkdir(parents=True, exist_ok=True)
         self.config = new_checkpoint_folder(checkpoint, self.train)
+        self.families = tuple(dict.fromkeys(words["family"] for shard in self.train for words in shard.words))
+        # as it will be driven: from the centre of the noise, in the families it has seen; early stopping drives it so
+        (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n")
         self.target = new_target(self.config, reasoning.seed)
         self.best = BestCheckpoint(run_folder)
         self.start_from = start_from
@@ -101,8 +104,7 @@ class MiniTraining:
         """A checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
         save_target(self.target, self.checkpoint)
         if self.reasoning.drive_worlds:
-            families = tuple(dict.fromkeys(words["family"] for shard in self.validation for words in shard.words))
-            record["driven"] = share_driven(self.checkpoint, families, self.reasoning.drive_worlds)
+            record["driven"] = share_driven(self.checkpoint, self.families, self.reasoning.drive_worlds)
             self.best.offer(self.checkpoint, step, record["driven"], record["ade_3s"])
         with (self.run_folder / "curve.jsonl").open("a") as file:
             file.write(json.dumps({"step": step, **record}) + "\n")

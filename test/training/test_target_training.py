@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from specdrive_ros.model_settings import find_model
+from specdrive_ros.sim.scenario import FAMILIES
 from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.training.mini import MiniTraining
 from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds, write_shard
@@ -39,6 +41,8 @@ def training(data, run, steps):
 def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch):
     unbroken = training(data, tmp_path / "unbroken", steps=4)
     record = unbroken.run()
+    settings = find_model(tmp_path / "unbroken" / "checkpoint")
+    assert settings.action_noise == 0.0 and set(settings.scenarios) <= set(FAMILIES) and settings.scenarios
     assert record["samples"] > 0 and 0.0 <= record["validation"]["slot_words"] <= 1.0
 
     from specdrive_ros.training import target_training
