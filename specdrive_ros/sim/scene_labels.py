@@ -87,7 +87,7 @@ def scene_of(world, intent: Intent) -> dict[str, int]:
         scene["signal_arrow"] = int(world.signal.arrow)
     if intent.lead is not None:
         scene.update(_lead_labels(intent))
-    if intent.passing is not None and _in_picture(world, camera, intent.passing.obstacle):
+    if intent.passing is not None and in_picture(world, camera, intent.passing.obstacle):
         scene.update(_obstacle_labels(intent))
     scene["curvature_ahead"] = band(bend_ahead(world), CURVATURE_EDGES)
     scene["lateral_offset"] = band(intent.d - world.lane_d, OFFSET_EDGES_M)
@@ -181,7 +181,7 @@ def bend_ahead(world) -> float:
     return (line.heading_at(s + 32.0) - line.heading_at(s + 5.0)) / 27.0
 
 
-def _in_picture(world, camera: PinholeCamera, obstacle) -> bool:
+def in_picture(world, camera: PinholeCamera, obstacle) -> bool:
     """Whether a good part of a thing (its centre or its far end) is inside the picture."""
     ego = world.ego
     dx, dy = obstacle.x - ego.x, obstacle.y - ego.y

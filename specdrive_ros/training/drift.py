@@ -4,6 +4,8 @@ The expert's drives never show what comes of the planner's small errors. Here th
 of a real cycle, and every instant is labelled as always: with the expert's words and its future from there on.
 """
 
+import math
+
 import numpy as np
 
 from specdrive_ros.evaluation.drive import DriveLog, Planner, drive_all_offline
@@ -13,6 +15,7 @@ from specdrive_ros.shapes import FRAMES_PER_CAMERA
 from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.sim.scenario import make_world
 from specdrive_ros.sim.scenario_playback import PlaybackConfig
+from specdrive_ros.sim.scene_geometry import SCENE_GEOMETRY, geometry_of
 from specdrive_ros.sim.world import World
 from specdrive_ros.training.scenes import CAMERA, EpisodePlan, sample_of
 
@@ -23,7 +26,8 @@ def record_drift(planner: Planner, family: str, seed: int, plan: EpisodePlan) ->
     """The planner's drive through one world, as `scenes.record_episode` returns the expert's."""
     recorder = DriftRecorder(planner, family, seed, plan)
     drive_all_offline(recorder, [(family, seed)], DriveLog(), latency_s=LATENCY_S, make=recorder.make)
-    return {"frames": recorder.frames, "scene": recorder.scene, "samples": recorder.samples}
+    return {"frames": recorder.frames, "scene": recorder.scene, "geometry": recorder.geometry,
+            "samples": recorder.samples}
 
 
 class DriftRecorder:
@@ -36,6 +40,7 @@ class DriftRecorder:
         self.next_s = begin_s + float(np.random.default_rng([seed, 13]).uniform(0.0, 3.0 * plan.sample_every_s))
         self.frames: list[np.ndarray] = []
         self.scene: list[list[int]] = []
+        self.geometry: list[list[float]] = []
         self.samples: list[dict] = []
 
     def make(self, family: str, seed: int) -> World:
@@ -53,6 +58,8 @@ class DriftRecorder:
         newest = self.world.label().scene
         unknown = dict.fromkeys(SCENE_LABELS, -1)  # of the frames before: their instants are gone
         self.scene += [[row[name] for name in SCENE_LABELS] for row in [unknown] * (FRAMES_PER_CAMERA - 1) + [newest]]
+        self.geometry += [[math.nan] * len(SCENE_GEOMETRY)] * (FRAMES_PER_CAMERA - 1)
+        self.geometry.append(list(geometry_of(self.world, self.world.intent).values()))
         history = observation.history
         yaw = np.arctan2(history.rotation[:, 1, 0], history.rotation[:, 0, 0])
         poses = np.concatenate([history.xyz[:, :2], yaw[:, None]], axis=1)

@@ -5,8 +5,9 @@ at least 1.5 s of history and the expert's own future. The expert is disturbed f
 that never errs teaches no recovery); a sample's future is always the undisturbed expert's from t0 on, found
 by rolling a copy of the world forward.
 
-Frames that belong to no sample follow an episode's samples: the newest frame once more with the lamp in another
-colour and everything else as it was. In what merely happened, braking tells red from green; here only the lamp can.
+Frames that belong to no sample follow an episode's samples: every frame with a signal in sight once more, with the
+lamp in another colour and everything else as it was. In what merely happened, braking tells red from green; here
+only the lamp can.
 
 Knows the simulated world; knows no model and no torch.
 """
@@ -26,6 +27,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.labels import SCENE_LABELS
+from specdrive_ros.sim.scene_geometry import SCENE_GEOMETRY, geometry_of
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.sim.traffic import SIGNAL_COLOURS
 from specdrive_ros.sim.world import Command, EgoState, World
@@ -115,13 +117,14 @@ def lane_ahead(world: World) -> np.ndarray:
 
 
 def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
-    """Drives one world with the (disturbed) expert. Returns frames [F,H,W,3], scene [F,K] and the samples."""
+    """Drives one world with the (disturbed) expert. Returns frames [F,H,W,3], scene [F,K], geometry [F,G] and the
+    samples."""
     rng = np.random.default_rng([seed, 7])
     world = make_world(family, seed, recovery=bool(rng.random() < 0.5))
     disturbance = Disturbance(rng, active=rng.random() < plan.disturbed)
     first = round(rng.uniform(*plan.lead_in_s) / FRAME_STEP_S) + FRAMES_PER_CAMERA - 1
     drawn = plan.frame_numbers(first)
-    frames, scene, poses, samples, twins = [], [], [], [], []
+    frames, scene, geometry, poses, samples, twins = [], [], [], [], [], []
     for number in range(max(drawn) + 1):
         if world.outcome() is not None:
             break
@@ -130,13 +133,15 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
         if number in drawn:
             frames.append(render(world, CAMERA))
             scene.append([label.scene[name] for name in SCENE_LABELS])
+            geometry.append(list(geometry_of(world, world.intent).values()))
+            twins += signal_twin(world, label.scene, geometry[-1], rng)
         if number in drawn and plan.is_sample(number, first):
             history = poses_in_ego(np.array(poses[-HISTORY_POSES:]), world.ego)
             samples.append(sample_of(world, family, seed, history, newest_frame=len(frames) - 1))
-            twins += signal_twin(world, label.scene, rng)
         for _ in range(round(FRAME_STEP_S / PHYSICS_STEP_S)):
             world.step(PHYSICS_STEP_S, disturbance.apply(world.time_s, world.ego.speed, world.expert_command()))
-    return {"frames": frames + [frame for frame, _ in twins], "scene": scene + [row for _, row in twins], "samples": samples}
+    again = [list(column) for column in zip(*twins)] or [[], [], []]
+    return {"frames": frames + again[0], "scene": scene + again[1], "geometry": geometry + again[2], "samples": samples}
 
 
 def record_episodes(recorded_worlds: list[tuple[str, int]], plan: EpisodePlan) -> list[dict]:
@@ -157,13 +162,15 @@ def sample_frames(episode: dict, sample: dict) -> list[np.ndarray]:
     return episode["frames"][sample["frame"] + 1 - FRAMES_PER_CAMERA:sample["frame"] + 1]
 
 
-def signal_twin(world: World, scene: dict[str, int], rng: np.random.Generator) -> list[tuple[np.ndarray, list[int]]]:
-    """[(frame, scene row)] of this instant with the lamp in another colour; nothing where no signal is in sight."""
+def signal_twin(world: World, scene: dict[str, int], geometry: list[float],
+                rng: np.random.Generator) -> list[tuple[np.ndarray, list[int], list[float]]]:
+    """[(frame, scene row, geometry row)] of this instant with the lamp in another colour; nothing where no signal is
+    in sight."""
     if world.intent.signal == "none":
         return []
     colour = str(rng.choice([colour for colour in SIGNAL_COLOURS if colour != world.intent.signal]))
     row = {**scene, "signal": 1 + SIGNAL_COLOURS.index(colour), "road_clear": -1}
-    return [(render(world, CAMERA, signal_override=colour), [row[name] for name in SCENE_LABELS])]
+    return [(render(world, CAMERA, signal_override=colour), [row[name] for name in SCENE_LABELS], geometry)]
 
 
 def write_shard(path: Path, episodes: list[dict]) -> int:
@@ -177,6 +184,7 @@ def write_shard(path: Path, episodes: list[dict]) -> int:
     tensors = {
         "frames": np.array([frame for e in episodes for frame in e["frames"]], np.uint8),
         "scene": np.array([row for e in episodes for row in e["scene"]], np.int8).reshape(-1, len(SCENE_LABELS)),
+        "geometry": np.array([row for e in episodes for row in e["geometry"]], np.float32).reshape(-1, len(SCENE_GEOMETRY)),
         "sample_frame": np.array([sample["frame"] for sample in samples], np.int32),
         "sample_history": np.array([sample["history"] for sample in samples], np.float32),
         "sample_future": np.array([sample["future"] for sample in samples], np.float32),
@@ -203,6 +211,7 @@ class Shard:
             self._file = safe_open(str(path), "numpy")
             self.scene_labels: dict[str, int] = json.loads(self._file.metadata()["scene_labels"])
             self.scene = self._file.get_tensor("scene")
+            self.geometry = self._file.get_tensor("geometry")
             self.sample_frame = self._file.get_tensor("sample_frame")
             self.sample_history = self._file.get_tensor("sample_history")
             self.sample_future = self._file.get_tensor("sample_future")

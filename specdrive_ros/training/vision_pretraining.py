@@ -5,8 +5,8 @@ text model will read (the merged tokens and each deepstack level) and are thrown
 *mean* over an image's tokens: what only one token knew, the language model and the action expert would first have
 to learn to look for, each in its own attention; so the vision encoder spreads it over all of them.
 
-Where a frame is the newest of a sample, the heads also read the way the expert then took: what steering needs is
-finer than any class.
+The heads also read numbers, as what steering needs is finer than any class: where lane and things are
+(`sim.scene_geometry`) and, where a frame is the newest of a sample, the way the expert then took.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from specdrive_ros.sim.scene_geometry import SCENE_GEOMETRY
 from specdrive_ros.training.scenes import Shard
 
 
-WAY_SPREAD = np.array([0.01, 0.3, 1.2, 2.4])  # 1/m, then m: the spread of `expert_ways` in the training scenes
-WAY_WEIGHT = 10.0  # in units of one label's cross-entropy
+WAY = {"way_curvature": 0.01, "way_1s": 0.3, "way_2s": 1.2, "way_3s": 2.4}  # 1/m, then m: spread of `expert_ways`
+NUMBERS = WAY | SCENE_GEOMETRY  # name -> spread
+NUMBER_WEIGHT = 5.0  # in units of one label's cross-entropy
+NUMBER_TOLERANCE = 0.25  # spreads; a larger error pulls no harder
+LABEL_WEIGHT = {"signal": 4.0}  # a handful of pixels, and nothing matters more
 
 
 @dataclass(frozen=True)
@@ -37,44 +41,51 @@ class VisionPretraining:
 
 
 def expert_ways(futures: np.ndarray) -> np.ndarray:
-    """[N, 64, 3] x, y, yaw (m, m, rad) in the ego frame -> [N, 4] of about unit spread: mean curvature of the first
-    second, metres to the left after 1, 2 and 3 s. Without the path the speed would have to be seen, too."""
+    """[N, 64, 3] x, y, yaw (m, m, rad) in the ego frame -> [N, 4]: mean curvature (1/m) of the first second, metres to
+    the left after 1, 2 and 3 s. Not the path itself: for that the speed would have to be seen, too."""
     curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)
-    return np.stack([curvature, *futures[:, [9, 19, 29], 1].T], axis=1) / WAY_SPREAD
+    return np.stack([curvature, *futures[:, [9, 19, 29], 1].T], axis=1)
 
 
 class SceneHeads(nn.Module):
-    """One linear classifier per scene label and a linear estimate of the expert's way, on every level the text model reads."""
+    """One linear classifier per scene label and a linear estimate of every number, on every level the text model reads."""
 
     def __init__(self, scene_labels: dict[str, int], width: int, levels: int):
         super().__init__()
         self.scene_labels = scene_labels
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(levels))
-        outputs = sum(scene_labels.values()) + len(WAY_SPREAD)
+        outputs = sum(scene_labels.values()) + len(NUMBERS)
         self.classify = nn.ModuleList(nn.Linear(width, outputs) for _ in range(levels))
 
     def forward(self, levels: list[torch.Tensor]) -> list[torch.Tensor]:
-        """levels: each [B, tokens, width] -> each [B, sum of classes + 4], logits and the way."""
+        """levels: each [B, tokens, width] -> each [B, sum of classes + numbers], logits and estimates."""
         return [classify(norm(level).mean(1)) for norm, classify, level in zip(self.norms, self.classify, levels)]
 
-    def loss(self, logits: list[torch.Tensor], labels: torch.Tensor, ways: torch.Tensor) -> torch.Tensor:
-        """labels: [B, K] class numbers, -1 where a label does not apply; ways: [B, 4], NaN where unknown.
-        The last level read counts half more."""
-        known = ~ways.isnan().any(1)
+    def split(self, outputs: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """outputs [B, ...] of one level -> logits of every label, each [B, classes], and the numbers [B, N]."""
+        *classes, numbers = outputs.split([*self.scene_labels.values(), len(NUMBERS)], dim=1)
+        return classes, numbers
+
+    def loss(self, outputs: list[torch.Tensor], labels: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        """labels: [B, K] class numbers, -1 where a label does not apply; numbers: [B, N] in spreads, NaN where
+        unknown. The last level read counts half more."""
+        known = ~numbers.isnan()
         total = torch.zeros(())
-        for weight, level in zip([1.5] + [0.5] * (len(logits) - 1), logits):
-            *classes, way = level.split([*self.scene_labels.values(), len(WAY_SPREAD)], dim=1)
-            if known.any():
-                total = total + weight * WAY_WEIGHT * nn.functional.smooth_l1_loss(way[known], ways[known])
-            for column, scores in enumerate(classes):
+        for weight, level in zip([1.5] + [0.5] * (len(outputs) - 1), outputs):
+            classes, estimated = self.split(level)
+            wrong = nn.functional.smooth_l1_loss(estimated, numbers.nan_to_num(), reduction="none",
+                                                   beta=NUMBER_TOLERANCE) * known
+            total = total + weight * NUMBER_WEIGHT * (wrong.sum(0) / known.sum(0).clamp(min=1)).sum()
+            for column, (name, scores) in enumerate(zip(self.scene_labels, classes)):
                 valid = labels[:, column] >= 0
                 if valid.any():
-                    total = total + weight * nn.functional.cross_entropy(scores[valid], labels[valid, column])
+                    loss = nn.functional.cross_entropy(scores[valid], labels[valid, column])
+                    total = total + weight * LABEL_WEIGHT.get(name, 1.0) * loss
         return total / len(self.scene_labels)
 
-    def accuracy(self, logits: torch.Tensor, labels: torch.Tensor) -> dict[str, tuple[int, int]]:
+    def accuracy(self, outputs: torch.Tensor, labels: torch.Tensor) -> dict[str, tuple[int, int]]:
         """Per label (right, applicable) of the first level."""
-        scores = logits.split([*self.scene_labels.values(), len(WAY_SPREAD)], dim=1)
+        scores, _ = self.split(outputs)
         result = {}
         for column, name in enumerate(self.scene_labels):
             valid = labels[:, column] >= 0
@@ -91,18 +102,20 @@ class FrameSampler:
         self.owner = np.concatenate([np.full(len(s.scene), i, np.int32) for i, s in enumerate(shards)])
         self.local = np.concatenate([np.arange(len(s.scene), dtype=np.int32) for s in shards])
         self.labels = np.concatenate([s.scene for s in shards]).astype(np.int64)
-        self.ways = np.full((len(self.labels), len(WAY_SPREAD)), np.nan, np.float32)
+        ways = np.full((len(self.labels), len(WAY)), np.nan, np.float32)
         starts = np.cumsum([0] + [len(s.scene) for s in shards])
         for start, shard in zip(starts, shards):
-            self.ways[start + shard.sample_frame] = expert_ways(shard.sample_future)
-        known = ~np.isnan(self.ways).any(1)
-        self.probability = rare_label_weights(self.labels) * np.where(known, 2.0, 1.0)
+            ways[start + shard.sample_frame] = expert_ways(shard.sample_future)
+        geometry = np.concatenate([s.geometry for s in shards])
+        self.numbers = np.concatenate([ways, geometry], axis=1) / np.array(list(NUMBERS.values()), np.float32)
+        newest = ~np.isnan(ways).any(1)
+        self.probability = rare_label_weights(self.labels) * np.where(newest, 2.0, 1.0)
         self.cumulative = np.cumsum(self.probability)
 
     def draw(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Frames [count, H, W, 3], labels [count, K] and the expert's ways [count, 4]."""
+        """Frames [count, H, W, 3], labels [count, K] and numbers [count, N] in spreads."""
         rows = np.searchsorted(self.cumulative, rng.random(count) * self.cumulative[-1])
-        return self.frames(rows), self.labels[rows], self.ways[rows]
+        return self.frames(rows), self.labels[rows], self.numbers[rows]
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
         return np.concatenate([self.shards[self.owner[r]].frames(int(self.local[r]), int(self.local[r]) + 1) for r in rows])

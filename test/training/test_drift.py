@@ -35,6 +35,9 @@ def test_samples_are_what_the_planner_saw_labelled_by_the_expert(tmp_path):
     before_t0 = np.array(episode["scene"])[[0, 1, 2, 4, 5, 6]]
     assert np.all(before_t0 == -1) and np.any(np.array(episode["scene"])[[3, 7]] >= 0)
 
+    lane = np.array(episode["geometry"])[:, 0]
+    assert np.isnan(lane[[0, 1, 2, 4, 5, 6]]).all() and np.abs(lane[[3, 7]]).max() < 3.0
+
     path = tmp_path / "shard-0.safetensors"
     assert write_shard(path, [episode]) == 2
     assert Shard(path).scene.shape == (8, len(SCENE_LABELS))

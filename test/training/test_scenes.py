@@ -64,14 +64,15 @@ def test_words_that_need_the_picture_are_marked_in_the_text(shard):
             assert words["text"][start:end].strip() == words["text"][start:end]
 
 
-def test_every_signal_is_drawn_again_in_another_colour():
+def test_every_frame_with_a_signal_is_drawn_again_in_another_colour():
     episode = record_episode("traffic_light", 3, EpisodePlan(lead_in_s=(3.0, 3.1), samples=3, sample_every_s=0.5))
     column = list(SCENE_LABELS).index("signal")
-    newest = [sample["frame"] for sample in episode["samples"] if episode["scene"][sample["frame"]][column] > 0]
     first_twin = episode["samples"][-1]["frame"] + 1
-    assert newest and len(episode["frames"]) == len(episode["scene"]) == first_twin + len(newest)
-    for twin, original in enumerate(newest, start=first_twin):
+    lit = [frame for frame in range(first_twin) if episode["scene"][frame][column] > 0]
+    assert len(lit) > 3 and len(episode["frames"]) == len(episode["scene"]) == first_twin + len(lit)
+    for twin, original in enumerate(lit, start=first_twin):
         assert 0 < episode["scene"][twin][column] != episode["scene"][original][column]
+        assert np.array_equal(episode["geometry"][twin], episode["geometry"][original], equal_nan=True)
         changed = np.any(episode["frames"][twin] != episode["frames"][original], axis=-1)
         assert 0 < changed.mean() < 0.02  # the lamps and nothing else
 
