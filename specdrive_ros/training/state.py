@@ -42,7 +42,7 @@ def load_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimi
         if value is None or value.shape != parameter.shape:
             raise InputError(f"training state does not fit this model: {path} ({name}); delete it to start anew")
         parameter.data.copy_(value)
-        state = {key: stored[f"optimizer.{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
+        state = {key: stored[f"optimizer.{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq", "momentum")
                  if f"optimizer.{key}.{name}" in stored}
         if state:
             optimizer.state[parameter] = state

@@ -18,6 +18,7 @@ from specdrive_ros.target.network import AlpamayoTarget, TextOutput
 from specdrive_ros.target.unicycle import action_to_trajectory
 from specdrive_ros.training.flow_loss import flow_loss
 from specdrive_ros.training.frame_features import FrameFeatures, frame_levels, frame_patches
+from specdrive_ros.training.muon import optimizer_of
 from specdrive_ros.training.samples import Batch, SampleSet
 from specdrive_ros.training.scenes import Shard
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
@@ -72,7 +73,7 @@ def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Sha
     """Runs the first stage to its end, resuming from `state_path`. Returns validation accuracy per scene label."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     sampler, held_out = FrameSampler(train), FrameSampler(validation)
-    optimizer = torch.optim.AdamW(stage.parameters(), weight_decay=settings.weight_decay, betas=(0.9, 0.98))
+    optimizer = optimizer_of(stage, settings.weight_decay, adamw=("heads", "pos_embed"))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
     bar.advance(step)
@@ -198,10 +199,7 @@ def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: Fra
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
     """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    decayed = [p for p in stage.parameters() if p.requires_grad and p.dim() > 1]
-    plain = [p for p in stage.parameters() if p.requires_grad and p.dim() <= 1]
-    optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": settings.weight_decay},
-                                   {"params": plain, "weight_decay": 0.0}], betas=(0.9, 0.98))
+    optimizer = optimizer_of(stage, settings.weight_decay, adamw=("embed", "lm_head", "action_in", "action_out"))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
     bar.advance(step)
