@@ -10,6 +10,7 @@ table, never of the clock: the same drive again makes the same passes.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -132,6 +133,7 @@ class Company:
         self.drafts, self.costs, self.asking = tuple(drafts), costs or PassCosts(), dict(asking or {})
         self.name = "+".join(draft.name for draft in self.drafts)
         self.expected: dict[str, float] = {}  # tokens a pass a draft is expected to bring by itself
+        self.times_asked: Counter[str] = Counter()
         self.proposals = 0.0  # expected in a reasoning
         self._counted = 0  # in this one
         self._unread = {draft.name: _Unread() for draft in self.drafts}
@@ -165,6 +167,7 @@ class Company:
     def _ask(self, draft: Draft, context: DraftContext, nodes: int) -> TokenTree:
         taps, positions = self._unread[draft.name].take()
         self._passed_over[draft.name] = 0
+        self.times_asked[draft.name] += 1
         fields = {**vars(context), "taps": taps, "positions": positions}
         ask = partial(draft.propose, DraftContext(**fields), nodes)
         return self._guarded(draft, lambda: ask().pruned(nodes), TokenTree.empty())

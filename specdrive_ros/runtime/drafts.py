@@ -32,6 +32,12 @@ def shape(costs: PassCosts) -> dict:
     return {"depth": min(CHAIN, costs.most_nodes) - 1, "top_k": 1, "least": LEAST_LIKELY}
 
 
+def pass_share(draft: Eagle3Draft | DFlashDraft) -> float:
+    """What a proposal runs through, in passes of the target: the draft's own passes times its share of the layers."""
+    passes = 2 if isinstance(draft, DFlashDraft) else 1 + min(draft.depth, DEPTH)
+    return passes * draft.config.num_hidden_layers / draft.config.target_layers
+
+
 def asking_cost(draft: Eagle3Draft | DFlashDraft, costs: PassCosts) -> AskingCost:
     """What asking a draft should cost on a machine where the target's passes cost so much; not measured."""
     layers = draft.config.num_hidden_layers / draft.config.target_layers

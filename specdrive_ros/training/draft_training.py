@@ -16,6 +16,7 @@ from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.draft.checkpoint import new_draft, save_draft
 from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.taps import eagle3_taps
+from specdrive_ros.draft.target_identity import fingerprint
 from specdrive_ros.errors import InputError
 from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.target.config import TargetConfig, require
@@ -84,12 +85,16 @@ def mask_token_id(tokenizer: TargetTokenizer) -> int:
     return found
 
 
+FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
+
+
 class DraftRun:
-    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft, and the
-    run's state in `out/run`."""
+    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft; run: the
+    run's state, `out/run` where None."""
 
     def __init__(self, target: Path, data: Path, features: Path, out: Path, training: DraftTraining,
-                 settings: FeatureSettings | None, progress, log):
+                 settings: FeatureSettings | None, progress, log, run: Path | None = None):
+        self.run_folder = run or out / "run"
         self.config = TargetConfig.load(target)
         self.settings = settings or FeatureSettings(taps=eagle3_taps(self.config.text.num_hidden_layers))
         self.training, self.features, self.out = training, features, out
@@ -99,17 +104,30 @@ class DraftRun:
         self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
 
     def run(self) -> dict:
+        self._check_record()
         train, validation = (self._features(split) for split in ("train", "validation"))
         target = FrozenTarget.of(self.network, self.rules.forbidden)
         stage = self._stage(target, train)
-        state = self.out / "run" / "state.safetensors"
+        state = self.run_folder / "state.safetensors"
         with self.progress(f"{self.training.kind} {self.training.rope}", self.training.steps) as bar:
             record = train_draft(stage, train, validation, self.training, state, bar, self.log)
         save_draft(stage.draft, self.out)
         result = {"draft": asdict(self.training), "features": train.record, "validation": record,
                   "parameters": sum(p.numel() for p in stage.draft.parameters()), "torch": torch.__version__}  # fmt: skip
-        (self.out / "run" / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        (self.run_folder / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
         return result
+
+    def _check_record(self) -> None:
+        """A run that is under way goes on as it began: another target or another setting is another run."""
+        record = {**asdict(self.training), **asdict(self.settings), "taps": list(self.settings.taps),
+                  "target": fingerprint(self.network.language_model.norm.weight.detach().numpy())}  # fmt: skip
+        record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
+        path = self.run_folder / "run.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
+        if differing := ", ".join(sorted(name for name in record if found.get(name) != record[name])):
+            raise InputError(f"{self.run_folder}: is a run with another {differing}; delete it or name another folder")
+        self.run_folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
     def _features(self, split: str) -> DraftFeatures:
         shards = open_shards(self.data / split)
