@@ -61,10 +61,10 @@ def test_an_unsure_chain_stops():
 def test_the_likeliest_tree_of_slots_is_the_likeliest_there_is():
     """Against every path of every length, the slots being independent."""
     slots = log_softmax(np.random.default_rng(3).standard_normal((3, WORDS)).astype(np.float32) * 2)
-    every = {(): 0.0}
+    every, level = {}, {(): 0.0}
     for row in slots:
-        every |= {(*path, word): score + row[word] for path, score in every.items() for word in range(WORDS)}
-    del every[()]
+        level = {(*path, word): score + row[word] for path, score in level.items() for word in range(WORDS)}
+        every |= level
     words, parents, scores = best_of_slots(slots, 12, top_k=WORDS)
     paths = []
     for word, parent in zip(words.tolist(), parents.tolist()):
