@@ -12,13 +12,14 @@ from pathlib import Path
 from specdrive_ros.cli import bench_cycle, bench_long
 from specdrive_ros.errors import InputError
 
-EXAMPLE = "example: specdrive bench decode --model mini --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
+EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode|long|cycle")
-    bench_long.add_arguments(kinds.add_parser("long", help="what a token costs in reasonings of 20 to 512 tokens"), add_common)
+    long = kinds.add_parser("long", help="what a token costs in reasonings of 20 to 512 tokens")
+    bench_long.add_arguments(long, add_common)
     bench_cycle.add_arguments(kinds.add_parser("cycle", help="whole planning cycles, stage by stage"), add_common)
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
     add_common(decode)

@@ -19,15 +19,15 @@ def add_arguments(parser):
     parser.add_argument("--model", default="mini", metavar="M", help="the target's name or checkpoint folder (default %(default)s)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="learn from the scenes of `data generate`")
     parser.add_argument("--phrases", type=Path, metavar="FILE", help="phrasebook: learn from a text, a chain of causation a line")
-    parser.add_argument("--out", type=Path, help="phrasebook: file to write; networks: folder of the finished draft and its graphs "
-                        "(default: in drafts/ of the model's folder, where --draft looks)")
+    parser.add_argument("--out", type=Path, help="phrasebook: file to write; networks: folder of the finished draft and its "
+                        "graphs (default: in drafts/ of the model's folder, where --draft looks)")
     parser.add_argument("--json", action="store_true", help="print the training record as JSON")
     network = parser.add_argument_group("networks")
     network.add_argument("--rope", default="flat", choices=("flat", "mirror"), help="one index a row, or the target's 3D M-RoPE (default %(default)s)")
-    network.add_argument("--run", type=Path, help=f"state and curves of the training, which resumes from here (default: OUT/run, without "
-                         f"--out {RUNS}/TARGET/KIND-ROPE)")
-    network.add_argument("--features", type=Path, help="where the target's states are cached, for every draft of a target (default: beside "
-                         "OUT or the run)")
+    network.add_argument("--run", type=Path, help="state and curves of the training, which resumes from here (default: "
+                         f"OUT/run, without --out {RUNS}/TARGET/KIND-ROPE)")
+    network.add_argument("--features", type=Path, help="where the target's states are cached, for every draft of a target "
+                         "(default: beside OUT or the run)")
     network.add_argument("--answers", default="greedy", choices=("greedy", "labels"), help="learn what the target writes, or the labels (default %(default)s)")
     network.add_argument("--samples", type=int, default=6000, help="training samples (default %(default)s)")
     network.add_argument("--tap-layers", type=int, nargs="+", metavar="K", help="layers of the target whose inputs are read (default 2 n/2 n-3)")
@@ -90,8 +90,8 @@ def distil(args) -> dict:
     if wrong := [tap for tap in taps if not 0 <= tap <= text.num_hidden_layers]:
         raise InputError(f"--tap-layers {wrong[0]}: the target has 0 … {text.num_hidden_layers}")
     out, run, features = folders(args, model.checkpoint)
-    training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, learning_rate=args.learning_rate,
-                             layers=args.layers, block_size=args.block, seed=args.seed)
+    training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, layers=args.layers,
+                             learning_rate=args.learning_rate, block_size=args.block, seed=args.seed)
     settings = FeatureSettings(tuple(taps), args.answers, args.samples, max_new_tokens=model.max_new_tokens)
     with closing(SummaryWriter(run / "tensorboard")) as log:
         record = DraftRun(model.checkpoint, args.data, features, out, training, settings, progress, log, run).run()

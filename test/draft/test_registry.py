@@ -11,9 +11,8 @@ def test_names_of_a_company_come_cheap_ones_first():
 
 
 def test_rotary_setting_of_a_name():
-    assert [rope_of(spec) for spec in ("none", "carryover", "dflash", "carryover+eagle3-mirror", "eagle3+dflash-mirror")] == [
-        None, None, "flat", "mirror", None
-    ]
+    specs = ("none", "carryover", "dflash", "carryover+eagle3-mirror", "eagle3+dflash-mirror")
+    assert [rope_of(spec) for spec in specs] == [None, None, "flat", "mirror", None]
 
 
 def test_what_a_folder_has_of_the_drafts_its_settings_name(tmp_path):

@@ -43,7 +43,8 @@ def test_a_trained_draft_lies_where_it_is_looked_for(model, runs):
     for name in NETWORKS:
         files = {path.name for path in draft_path(model, name).iterdir()}
         assert {"config.json", "model.safetensors"} < files and sum(file.endswith(".onnx") for file in files) == 2
-        assert json.loads((draft_path(model, name) / "config.json").read_text())["specdrive"]["rope"] == name.partition("-")[2]
+        config = json.loads((draft_path(model, name) / "config.json").read_text())
+        assert config["specdrive"]["rope"] == name.partition("-")[2]
         assert not (draft_path(model, name) / "run").exists() and (runs / name / "state.safetensors").is_file()
     assert (runs / "features" / "train" / "features.json").is_file(), "one cache for every draft"
 
@@ -128,7 +129,7 @@ def test_export_of_a_draft_for_its_target(model, tmp_path, capsys):
     [
         ({"vocab_size": 9999}, "vocabulary 9999, this target has"),
         ({"vocab_size": 77}, "mask_token_id: must be a token of the target"),
-        ({"num_target_layers": 3, "specdrive": {"target_layers": 3, "tap_layers": [1, 2, 3]}}, "number of layers 3, this target has 4"),
+        ({"specdrive": {"target_layers": 3, "tap_layers": [1, 2, 3]}}, "number of layers 3, this target has 4"),
         ({"specdrive": {"target": "0123456789abcdef"}}, "was trained on the target 0123456789abcdef, this one is"),
         ({"specdrive": {"tap_layers": [0, 1, 3]}}, "reads the hidden states entering layers [0, 1, 3]"),
         ({"specdrive": {"rope": "mirror", "mrope_section": [4, 2, 2]}}, "holds the draft dflash-mirror"),
