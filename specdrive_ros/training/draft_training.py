@@ -27,7 +27,8 @@ from specdrive_ros.training.eagle3_training import STEPS, Eagle3Stage
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
 from specdrive_ros.training.samples import SampleSet
-from specdrive_ros.training.scenes import open_shards
+from specdrive_ros.training.phrasebook import closed_ids
+from specdrive_ros.training.scenes import Shard, open_shards
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
 from specdrive_ros.training.target_training import descend
 
@@ -130,12 +131,14 @@ class DraftRun:
         path.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
     def _features(self, split: str) -> DraftFeatures:
-        shards = open_shards(self.data / split)
+        every = open_shards(self.data / split)
+        if split == "train":
+            texts = {words["text"] for shard in every for words in shard.words}
+            self.corpus.update(*closed_ids(sorted(texts), self.tokenizer))
+        count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
+        shards = spread(every, count)
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
         samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
-        if split == "train":
-            self.corpus.update(*(ids.tolist() for ids, _ in samples.reasonings))
-        count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
         settings = FeatureSettings(**{**asdict(self.settings), "count": count})
         writer = FeatureWriter(self.network, samples, FrameFeatures(self.network, shards), self.rules, settings)
         with self.progress(f"states, {split}", min(count, len(samples))) as bar:
@@ -151,6 +154,13 @@ class DraftRun:
             draft.set_vocabulary(words)
             return Eagle3Stage(draft, target, self.training.ahead)
         return DFlashStage(draft, target, np.flatnonzero(~self.rules.forbidden), self.training.anchors)
+
+
+def spread(shards: list[Shard], count: int) -> list[Shard]:
+    """As many of the shards, spread evenly, as should hold `count` samples: reading the others would only take time."""
+    samples = sum(len(shard.sample_frame) for shard in shards)
+    needed = min(len(shards), -(-count * len(shards) // max(samples, 1)) + 1)
+    return [shards[index] for index in np.linspace(0, len(shards) - 1, needed).astype(int)]
 
 
 def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training: DraftTraining, state_path: Path, bar,

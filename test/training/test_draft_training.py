@@ -132,6 +132,13 @@ def test_states_of_another_kind_are_refused(target, data, features, tmp_path):
         run._features("train")
 
 
+def test_only_as_many_shards_are_read_as_hold_enough_samples():
+    shards = [SimpleNamespace(sample_frame=range(30), number=number) for number in range(40)]
+    chosen = [shard.number for shard in draft_training.spread(shards, 240)]
+    assert len(chosen) == 9 and chosen[0] == 0 and chosen[-1] == 39 and chosen == sorted(set(chosen))
+    assert len(draft_training.spread(shards, 10**6)) == 40 and len(draft_training.spread(shards[:1], 4)) == 1
+
+
 def test_a_run_under_way_goes_on_as_it_began(target, data, features, tmp_path):
     draft_run(target, data, tmp_path / "draft", "dflash", features, steps=1).run()
     draft_run(target, data, tmp_path / "draft", "dflash", features, steps=2).run()  # more steps are the same run
