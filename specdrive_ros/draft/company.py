@@ -139,6 +139,7 @@ class Company:
         self._unread = {draft.name: _Unread() for draft in self.drafts}
         self._passed_over = {draft.name: 0 for draft in self.drafts}
         self._asked: list[tuple[str, TokenTree, int]] = []
+        self._last: list[tuple[str, TokenTree, int]] = []  # asked last in the reasoning before
         self._faulty: set[str] = set()
 
     def begin(self) -> None:
@@ -146,13 +147,14 @@ class Company:
             before = self.proposals or self._counted
             self.proposals = before + LEARNING * (self._counted - before)
         self._unread = {draft.name: _Unread() for draft in self.drafts}
-        self._counted, self._asked = 0, []
+        self._last, self._counted, self._asked = self._asked or self._last, 0, []
         for draft in self.drafts:
             self._guarded(draft, draft.begin, None)
 
     def propose(self, context: DraftContext, nodes: int) -> TokenTree:
-        self._learn(context.written)
-        self._asked, self._counted = [], self._counted + 1
+        self._learn(self._asked, context.written)
+        self._learn(self._last, context.previous)
+        self._asked, self._last, self._counted = [], [], self._counted + 1
         proposals, tree = [], TokenTree.empty()
         for draft in self.drafts:
             self._unread[draft.name].add(context)
@@ -203,9 +205,11 @@ class Company:
         ms_with = float(self.costs.of(1 + max(width, round(self.expected[name]))))
         return pays(max(tokens, 1.0 + self.expected[name]), ms_with, tokens, ms, draft_ms)
 
-    def _learn(self, written: Sequence[int]) -> None:
-        """What each draft asked before the last pass would have brought by itself, now that the words are known."""
-        for name, tree, start in self._asked:
+    def _learn(self, asked: list[tuple[str, TokenTree, int]], written: Sequence[int]) -> None:
+        """What each draft asked before a pass would have brought by itself, now that the words are known. Those behind
+        the last pass of a reasoning are known when the next one begins: where a draft is at its best, there is no
+        other pass."""
+        for name, tree, start in asked:
             brought = agreeing(tree, written[start:])
             before = self.expected.get(name, float(brought))
             self.expected[name] = before + LEARNING * (brought - before)

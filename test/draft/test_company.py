@@ -27,8 +27,8 @@ class Fixed:
         return self.tree
 
 
-def context(written=(1,), row: int = 0):
-    return DraftContext(np.zeros(1, int), written, written[-1], np.full((1, 2), row), np.full((3, 1), row), 0)
+def context(written=(1,), row: int = 0, previous=()):
+    return DraftContext(np.zeros(1, int), written, written[-1], np.full((1, 2), row), np.full((3, 1), row), 0, previous)
 
 
 def test_costs_between_and_beyond_the_table():
@@ -88,6 +88,20 @@ def test_a_dear_draft_that_brings_nothing_is_asked_no_more_and_loses_no_rows():
     company.expected["dear"] = 9.0
     company.propose(context(tuple(written), 3), 10)
     assert dear.contexts[-1].taps[:, 0].tolist() == [1, 2, 3] and dear.contexts[-1].positions.shape == (3, 3)
+
+
+def test_a_draft_that_foretells_a_whole_reasoning_is_credited_with_it():
+    """There is no second proposal in such a reasoning; a cycle that is carried over whole makes none at all."""
+    company = Company([Fixed("a", [5, 6, 7])], FLAT, {"a": AskingCost(0.5)})
+    company.begin()
+    company.propose(context((1,)), 10)
+    assert company.expected == {}
+    company.begin()
+    company.begin()
+    company.propose(context((2,), previous=(1, 5, 6, 7)), 10)
+    assert company.expected == {"a": 3.0}
+    company.propose(context((2, 8), previous=(1, 5, 6, 7)), 10)
+    assert company.expected["a"] < 3.0
 
 
 def test_a_draft_that_does_not_pay_gets_another_try():
