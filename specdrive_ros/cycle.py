@@ -19,7 +19,7 @@ from specdrive_ros.decoding.speculative import SpeculativeDecoder
 from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
 from specdrive_ros.decoding.token_tree import TokenTree
 from specdrive_ros.draft.company import PassCosts
-from specdrive_ros.draft.registry import CARRYOVER, NO_DRAFT, check_names, load_company
+from specdrive_ros.draft.registry import CARRYOVER, NO_DRAFT, check_names, load_company, own_draft
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import Observation
@@ -55,6 +55,7 @@ class Planner:
         costs: PassCosts | None = None,
     ):
         self.settings, self.networks, self.tokenizer = settings, networks, tokenizer
+        self.draft = draft
         self.config = networks.config
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
@@ -72,14 +73,15 @@ class Planner:
         seed: int = 0,
         threads: int = DEFAULT_THREADS,
         max_new_tokens: int | None = None,
-        draft: str = NO_DRAFT,
+        draft: str | None = NO_DRAFT,
     ) -> "Planner":
         """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded.
 
-        draft: what speeds the reasoning up, a name of `draft/registry.py` or several as `a+b`.
+        draft: what speeds the reasoning up, a name of `draft/registry.py` or several as `a+b`; None: the model's own.
         """
-        check_names(draft)
         settings = find_model(model)
+        draft = own_draft(settings) if draft is None else draft
+        check_names(draft)
         if max_new_tokens is not None:
             settings = replace(settings, max_new_tokens=max_new_tokens)
         networks = load_networks(settings.checkpoint, runtime, threads=threads)
@@ -190,7 +192,7 @@ def make_decoder(
     if draft == NO_DRAFT:
         return AutoregressiveDecoder(networks, rules)
     costs = costs or PassCosts.load(checkpoint)
-    company = load_company(draft, checkpoint, tokenizer, costs)
+    company = load_company(draft, networks, tokenizer, rules, costs, checkpoint)
     return SpeculativeDecoder(
         networks, rules, company, nodes=costs.most_nodes, carry=CARRYOVER in check_names(draft)
     )

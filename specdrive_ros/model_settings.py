@@ -22,6 +22,7 @@ class ModelSettings:
     max_new_tokens:    the longest reasoning, with the two tokens that close it
     action_steps:      Euler steps of the action head
     action_noise:      spread of the noise they start from; 0 is its centre, the same for every seed
+    draft:             what speeds the reasoning up unless asked otherwise, as `a+b`; as far as the folder has them
     scenarios:         families of scenes it was trained in, what "all" means when it drives; empty: every family
     """
 
@@ -32,6 +33,7 @@ class ModelSettings:
     max_new_tokens: int = 64
     action_steps: int = 10
     action_noise: float = 1.0
+    draft: str = "none"
     scenarios: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -68,6 +70,7 @@ class ModelSettings:
             "a number from 0 to 1",
             self.action_noise,
         )
+        _require(isinstance(self.draft, str) and self.draft != "", "draft", "none or names joined by +", self.draft)
         _require(
             len(set(self.scenarios)) == len(self.scenarios) and all(isinstance(name, str) for name in self.scenarios),
             "scenarios",

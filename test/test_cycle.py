@@ -7,8 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from specdrive_ros.cycle import Planner
+from specdrive_ros.cycle import Planner, make_decoder
+from specdrive_ros.draft.company import PassCosts
 from specdrive_ros.draft.phrasebook import FILE
+from specdrive_ros.draft.registry import NETWORKS, draft_path
+from specdrive_ros.draft.target_identity import fingerprint_of
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings
 from specdrive_ros.observation.observation import EgoHistory, Observation
@@ -139,6 +142,9 @@ def drafted(planner, tmp_path_factory):
     """`drafted(draft)`: the planner's model decoded with a draft; the phrasebook knows other sentences."""
     folder = shutil.copytree(planner.settings.checkpoint, tmp_path_factory.mktemp("drafted") / "model")
     learn_phrasebook(["Keep lane since the road is clear."], planner.tokenizer, folder / "drafts" / FILE)
+    names = NETWORKS if planner.networks.runtime == "torch" else ("eagle3-mirror", "dflash-flat")
+    for name in names:
+        chance_draft(draft_path(folder, name), name, planner)
     settings = replace(planner.settings, checkpoint=folder)
 
     def make(draft: str) -> Planner:
@@ -149,7 +155,34 @@ def drafted(planner, tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("draft", ["carryover", "phrasebook", "carryover+phrasebook"])
+def chance_draft(folder, name: str, planner, spoilt=None) -> None:
+    """A network with chance weights, which proposes what nobody would say; on ONNX Runtime with its graphs."""
+    import torch
+
+    from specdrive_ros.draft.checkpoint import new_draft, save_draft
+    from specdrive_ros.runtime.draft_export import export_draft
+    from specdrive_ros.training.draft_training import DraftTraining, draft_config
+
+    kind, _, rope = name.partition("-")
+    config, words = planner.config, np.flatnonzero(~planner.rules.forbidden)
+    mask_token, target = planner.tokenizer.base_ids["<|im_end|>"], fingerprint_of(config.folder)
+    taps = planner.networks.tap_layers
+    torch.manual_seed(0)
+    draft = new_draft(draft_config(config, DraftTraining(kind, rope, block_size=8), taps, len(words), mask_token, target))
+    if kind == "eagle3":
+        draft.set_vocabulary(words)
+    if spoilt is not None:
+        with torch.no_grad():
+            draft.fc.weight.fill_(spoilt)
+    save_draft(draft, folder)
+    if planner.networks.runtime == "onnxruntime":
+        export_draft(folder, folder, config.text)
+
+
+COMPANIES = ["eagle3-mirror", "dflash-flat", "phrasebook+dflash-flat", "carryover+phrasebook+eagle3-mirror+dflash-flat"]
+
+
+@pytest.mark.parametrize("draft", ["carryover", "phrasebook", "carryover+phrasebook", *COMPANIES])
 def test_drafts_change_neither_words_nor_waypoints(planner, drafted, observation, draft):
     """Over cycles whose thought changes and comes back; the second and the last carry the right text along."""
     darker = {camera: frames // 3 for camera, frames in observation.frames.items()}
@@ -164,6 +197,36 @@ def test_drafts_change_neither_words_nor_waypoints(planner, drafted, observation
         passes.append(plan.target_passes)
     if "carryover" in draft:
         assert passes[1] == passes[4] == 0, "the whole reasoning rode along in the prefill"
+
+
+@pytest.mark.parametrize("costs", [PassCosts((1, 2), (1.0, 9.0)), PassCosts((1, 128), (1.0, 1.0))], ids=["dear", "free"])
+@pytest.mark.parametrize("draft", ["eagle3-flat", "dflash-mirror", "phrasebook+eagle3-flat"])
+def test_no_width_changes_the_answer(planner, drafted, observation, draft, costs):
+    """Chains and the published 60-node tree, on the reference runtime."""
+    if planner.networks.runtime != "torch":
+        pytest.skip("the tree's shape does not hang on the runtime")
+    fast, expected = drafted(draft), planner.plan(observation)
+    fast.decoder = make_decoder(fast.networks, fast.rules, draft, fast.settings.checkpoint, fast.tokenizer, costs)
+    assert fast.decoder.nodes == costs.most_nodes
+    plan = fast.plan(observation)
+    assert plan.token_ids == expected.token_ids
+    np.testing.assert_allclose(plan.xyz, expected.xyz, atol=1e-4)
+
+
+@pytest.mark.parametrize("spoilt", [float("nan"), 1e30])
+@pytest.mark.parametrize("name", ["eagle3-flat", "dflash-flat"])
+def test_a_spoilt_network_only_costs_time(planner, observation, tmp_path, name, spoilt):
+    if planner.networks.runtime != "torch":
+        pytest.skip("weights spoil every runtime alike")
+    chance_draft(draft_path(tmp_path, name), name, planner, spoilt)
+    expected = planner.plan(observation)
+    fast = Planner(planner.settings, planner.networks, planner.tokenizer)
+    fast.noise = planner.noise
+    fast.decoder = make_decoder(fast.networks, fast.rules, name, tmp_path, fast.tokenizer)
+    for _ in range(2):
+        plan = fast.plan(observation)
+        assert plan.token_ids == expected.token_ids
+        np.testing.assert_allclose(plan.xyz, expected.xyz, atol=1e-4)
 
 
 def test_a_draft_that_is_none_or_has_no_file(exported):

@@ -1,29 +1,34 @@
-"""`specdrive bench decode`: ways of decoding measured against plain decoding, every one in one run.
+"""`specdrive bench decode|long|cycle`: ways of decoding measured against plain decoding, every one in one run.
 
-Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`.
+Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`; `bench_long.py` and
+`bench_cycle.py` have the other two.
 """
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from pathlib import Path
 
+from specdrive_ros.cli import bench_cycle, bench_long
 from specdrive_ros.errors import InputError
 
-EXAMPLE = "example: specdrive bench decode --model mini --draft none carryover phrasebook carryover+phrasebook --prompts 100"
+EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode|long|cycle")
+    long = kinds.add_parser("long", help="what a token costs in reasonings of 20 to 512 tokens")
+    bench_long.add_arguments(long, add_common)
+    bench_cycle.add_arguments(kinds.add_parser("cycle", help="whole planning cycles, stage by stage"), add_common)
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
-    decode.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
-    decode.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)")
+    add_common(decode)
     decode.add_argument("--draft", nargs="+", default=["none", "carryover"], metavar="D",
                         help="methods to measure; a+b is a company (default: none carryover)")
     decode.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to decode (default %(default)s)")
-    decode.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default %(default)s)")
-    decode.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world (default %(default)s)")
+    decode.add_argument("--modelled", action=BooleanOptionalAction, default=True,
+                        help="also count passes with trees as wide as pays on a large GPU, where a wide pass costs what "
+                             "a narrow one does: a model, marked as one")
     decode.add_argument("--measure-costs", action="store_true",
                         help="first measure what passes cost and keep the table beside the model: trees are then as "
                              "wide as pays here (default: the table kept there, else that of mini on a CPU)")
@@ -32,14 +37,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     decode.add_argument("--tokenizer", type=Path, metavar="T",
                         help="with --phrases: a model's folder or a tokenizer.json (default: words and punctuation)")
     decode.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
-    decode.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+
+
+def add_common(parser: ArgumentParser) -> None:
+    """What every kind of benchmark takes."""
+    parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
 
 def run(args: Namespace) -> int:
+    if args.prompts < 1 or args.threads < 1 or args.seed < 0:
+        raise InputError(f"bench {args.kind}: --prompts and --threads must be at least 1, --seed 0 or more")
+    other = {"long": bench_long.run, "cycle": bench_cycle.run}.get(args.kind)
+    return other(args) if other else run_decode(args)
+
+
+def run_decode(args: Namespace) -> int:
     if args.tokenizer and not args.phrases:
         raise InputError("--tokenizer: goes with --phrases; a model has its own")
-    if args.prompts < 1 or args.threads < 1 or args.seed < 0:
-        raise InputError("bench decode: --prompts and --threads must be at least 1, --seed 0 or more")
     document = phrases_document(args) if args.phrases else decode_document(args)
     text = json.dumps(document, indent=1) + "\n"
     if args.out:
@@ -100,6 +118,7 @@ def decode_document(args: Namespace) -> dict:
     from specdrive_ros.draft.company import PassCosts
     from specdrive_ros.draft.registry import check_names
     from specdrive_ros.evaluation.decode_benchmark import measure_methods, measured_costs
+    from specdrive_ros.evaluation.modelled import GpuModel
 
     for draft in args.draft:
         check_names(draft)
@@ -108,10 +127,12 @@ def decode_document(args: Namespace) -> dict:
     if args.measure_costs:
         costs = measured_costs(planner)
         costs.save(planner.settings.checkpoint)
+    modelled = GpuModel(planner, list(dict.fromkeys(args.draft)), float(costs.of(1))) if args.modelled else None
     with progress("prompts", args.prompts) as bar:
         results = measure_methods(
-            planner, args.draft, args.prompts, costs=costs, seed=args.seed, on_prompt=bar.advance
-        )
+            planner, args.draft, args.prompts, costs=costs, seed=args.seed, on_prompt=bar.advance,
+            **({"also": modelled.decode} if modelled else {}),
+        )  # fmt: skip
     return {
         "version": 1,
         "model": str(args.model),
@@ -120,7 +141,9 @@ def decode_document(args: Namespace) -> dict:
         "prompts": args.prompts,
         "max_tokens": planner.settings.max_new_tokens,
         "pass_costs_ms": {str(rows): round(ms, 3) for rows, ms in zip(costs.rows, costs.ms)},
+        "draft_costs_ms": {name: vars(cost) for name, cost in costs.drafts.items()},
         "methods": [result.row(results[0]) for result in results],
+        **({"modelled_gpu": modelled.document()} if modelled else {}),
     }
 
 
@@ -135,9 +158,20 @@ def lines_of(document: dict) -> list[str]:
             for row in document["methods"]
         ]
     head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts"
-    return [head] + [
-        f"{row['draft']:<24} L {row['accepted_length']:6.2f}   routine {row['routine_share']:4.0%}   "
+    measured = [
+        f"{row['draft']:<34} L {row['accepted_length']:6.2f}   routine {row['routine_share']:4.0%}   "
         f"median {row['ms_per_reasoning']['median']:7.2f} ms  p99 {row['ms_per_reasoning']['p99']:7.2f}   "
         f"speed-up {row['speedup'] or float('nan'):5.2f}   {'identical' if row['identical'] else str(row['mismatches']) + ' MISMATCHES'}"
         for row in document["methods"]
+    ]
+    return [head, *measured, *modelled_lines(document.get("modelled_gpu"))]
+
+
+def modelled_lines(modelled: dict | None) -> list[str]:
+    if modelled is None:
+        return []
+    return [f"modelled, not measured: {modelled['assumes']}"] + [
+        f"{row['draft']:<34} L {row['accepted_length']:6.2f}   passes with drafts {row['passes_with_drafts']:8.1f}   "
+        f"speed-up {row['speedup'] or float('inf'):5.2f}"
+        for row in modelled["methods"]
     ]

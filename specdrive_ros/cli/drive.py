@@ -64,10 +64,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--draft",
-        default="none",
         metavar="DRAFT",
-        help="what speeds the reasoning up, never changing it: none (default), carryover, phrasebook, "
-        "or several as a+b",
+        help="what speeds the reasoning up, never changing it: none, carryover, phrasebook, eagle3, dflash, or several "
+        "as a+b (default: the model's own)",
     )
     parser.add_argument(
         "--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)"
@@ -126,8 +125,11 @@ def run(args: Namespace) -> int:
 
 
 def _check(args: Namespace) -> None:
-    from specdrive_ros.draft.registry import check_names
+    from specdrive_ros.draft.registry import check_names, own_draft
+    from specdrive_ros.model_settings import find_model
 
+    if args.draft is None:
+        args.draft = own_draft(find_model(args.model))
     check_names(args.draft)
     if args.runtime not in RUNTIMES:
         raise InputError(f"--runtime {args.runtime}: not known; there are {', '.join(RUNTIMES)}")

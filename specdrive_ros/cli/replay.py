@@ -35,9 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
                         help="onnxruntime or torch (default %(default)s)")
-    parser.add_argument("--draft", default="none", metavar="DRAFT",
-                        help="what speeds the reasoning up, never changing it: none (default), carryover, "
-                             "phrasebook, or several as a+b")
+    parser.add_argument("--draft", metavar="DRAFT",
+                        help="what speeds the reasoning up, never changing it: none, carryover, phrasebook, "
+                             "eagle3, dflash, or several as a+b (default: the model's own)")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
                         help="seed of the planner (default %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/replay"), metavar="DIR",
@@ -58,11 +58,15 @@ def run(args: Namespace) -> int:
 
 def replay_all(args: Namespace, load_planner) -> int:
     """load_planner: makes the planner; called once the bags are known to be readable."""
+    from specdrive_ros.draft.registry import own_draft
     from specdrive_ros.evaluation.bags import open_bag
     from specdrive_ros.evaluation.replay import ReplayOptions, find_sources, replay_summary
     from specdrive_ros.evaluation.report import write_report
     from specdrive_ros.evaluation.summary import prepare_out_folder, write_summary
+    from specdrive_ros.model_settings import find_model
 
+    if args.draft is None:
+        args.draft = own_draft(find_model(args.model))
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: 0 or more is right")
     options = ReplayOptions(args.every, args.seconds, args.max_frame_age)

@@ -9,7 +9,8 @@ from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
 
 KINDS = ("phrasebook", "eagle3", "dflash")
-EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini --data data/mini --out out/drafts/dflash"
+RUNS = Path("out/train/drafts")
+EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini --data data/mini"
 
 
 def add_arguments(parser):
@@ -18,12 +19,15 @@ def add_arguments(parser):
     parser.add_argument("--model", default="mini", metavar="M", help="the target's name or checkpoint folder (default %(default)s)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="learn from the scenes of `data generate`")
     parser.add_argument("--phrases", type=Path, metavar="FILE", help="phrasebook: learn from a text, a chain of causation a line")
-    parser.add_argument("--out", type=Path, help="phrasebook: file to write (default: drafts/ in the model's folder); networks: "
-                        "folder of the finished draft, a run resumes from OUT/run")
+    parser.add_argument("--out", type=Path, help="phrasebook: file to write; networks: folder of the finished draft and its "
+                        "graphs (default: in drafts/ of the model's folder, where --draft looks)")
     parser.add_argument("--json", action="store_true", help="print the training record as JSON")
     network = parser.add_argument_group("networks")
     network.add_argument("--rope", default="flat", choices=("flat", "mirror"), help="one index a row, or the target's 3D M-RoPE (default %(default)s)")
-    network.add_argument("--features", type=Path, help="where the target's states are cached, for every draft of a target (default: beside OUT)")
+    network.add_argument("--run", type=Path, help="state and curves of the training, which resumes from here (default: "
+                         f"OUT/run, without --out {RUNS}/TARGET/KIND-ROPE)")
+    network.add_argument("--features", type=Path, help="where the target's states are cached, for every draft of a target "
+                         "(default: beside OUT or the run)")
     network.add_argument("--answers", default="greedy", choices=("greedy", "labels"), help="learn what the target writes, or the labels (default %(default)s)")
     network.add_argument("--samples", type=int, default=6000, help="training samples (default %(default)s)")
     network.add_argument("--tap-layers", type=int, nargs="+", metavar="K", help="layers of the target whose inputs are read (default 2 n/2 n-3)")
@@ -66,13 +70,14 @@ def learn(args) -> dict:
 def distil(args) -> dict:
     if min(args.steps, args.batch, args.samples, args.layers) < 1:
         raise InputError("train draft: --steps, --batch, --samples and --layers must be at least 1")
-    if args.out is None or args.data is None or args.phrases is not None:
-        raise InputError(f"train draft --kind {args.draft_kind}: needs --data and --out, and takes no --phrases")
+    if args.data is None or args.phrases is not None:
+        raise InputError(f"train draft --kind {args.draft_kind}: needs --data, and takes no --phrases")
     import torch
     from torch.utils.tensorboard import SummaryWriter
 
     from specdrive_ros.draft.taps import eagle3_taps
     from specdrive_ros.model_settings import find_model
+    from specdrive_ros.runtime.draft_export import export_draft
     from specdrive_ros.target.config import TargetConfig
     from specdrive_ros.training.draft_features import FeatureSettings
     from specdrive_ros.training.draft_training import DraftRun, DraftTraining
@@ -80,10 +85,27 @@ def distil(args) -> dict:
     if args.threads:
         torch.set_num_threads(args.threads)
     model = find_model(args.model)
-    taps = args.tap_layers or eagle3_taps(TargetConfig.load(model.checkpoint).text.num_hidden_layers)
-    training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, learning_rate=args.learning_rate,
-                             layers=args.layers, block_size=args.block, seed=args.seed)
+    text = TargetConfig.load(model.checkpoint).text
+    taps = args.tap_layers or eagle3_taps(text.num_hidden_layers)
+    if wrong := [tap for tap in taps if not 0 <= tap <= text.num_hidden_layers]:
+        raise InputError(f"--tap-layers {wrong[0]}: the target has 0 … {text.num_hidden_layers}")
+    out, run, features = folders(args, model.checkpoint)
+    training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, layers=args.layers,
+                             learning_rate=args.learning_rate, block_size=args.block, seed=args.seed)
     settings = FeatureSettings(tuple(taps), args.answers, args.samples, max_new_tokens=model.max_new_tokens)
-    features = args.features or args.out.parent / "features"
-    with closing(SummaryWriter(args.out / "run" / "tensorboard")) as log:
-        return DraftRun(model.checkpoint, args.data, features, args.out, training, settings, progress, log).run()
+    with closing(SummaryWriter(run / "tensorboard")) as log:
+        record = DraftRun(model.checkpoint, args.data, features, out, training, settings, progress, log, run).run()
+    export_draft(out, out, text)
+    return {**record, "draft_folder": str(out)}
+
+
+def folders(args, checkpoint: Path) -> tuple[Path, Path, Path]:
+    """Of the finished draft, of the run, of the cached states. Runs of different targets never share a folder."""
+    from specdrive_ros.draft.registry import draft_path
+    from specdrive_ros.draft.target_identity import fingerprint_of
+
+    name = f"{args.draft_kind}-{args.rope}"
+    out = args.out or draft_path(checkpoint, name)
+    run = args.run or (out / "run" if args.out else RUNS / fingerprint_of(checkpoint) / name)
+    beside = out if args.out and not args.run else run
+    return out, run, args.features or beside.parent / "features"

@@ -18,3 +18,10 @@ def following_tokens(context: "DraftContext", first: int) -> np.ndarray:
             "call begin() for every prompt and hand over each accepted row once"
         )
     return tokens
+
+
+def word_places(token_ids: np.ndarray, vocabulary: int) -> np.ndarray:
+    """[vocabulary] place of each of the target's ids among the words a draft has logits for, -1 where it has none."""
+    places = np.full(vocabulary, -1)
+    places[token_ids] = np.arange(len(token_ids))
+    return places

@@ -3,19 +3,23 @@
 A pass of the target over more rows costs more time, and how much more differs: on a CPU 16 rows cost nearly twice a
 single one, on a GPU hardly more. So the width follows measured costs (`PassCosts`): the tree keeps as many of its most
 probable nodes as make the most tokens per millisecond, and a draft that costs more than it is expected to bring is not
-asked. Everything here is a function of tokens and of the cost table, never of the clock: the same drive again makes
-the same passes.
+asked, except now and then, in case it has become better. A network that is asked also says what it thinks of the words
+of the cheap ones before it, which are ranked by both opinions. Everything here is a function of tokens and of the cost
+table, never of the clock: the same drive again makes the same passes.
 """
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from specdrive_ros.decoding.token_tree import TokenTree, merge
+from specdrive_ros.draft.asking import AskingCost, pays
 from specdrive_ros.draft.draft import Draft, DraftContext
 from specdrive_ros.errors import InputError
 
@@ -24,17 +28,23 @@ WORTH_ASKING = 2.5
 LARGEST_PASS = 128  # rows
 log = logging.getLogger(__name__)
 LEARNING = 0.1  # weight of the newest pass in what a draft is expected to bring
+ASKED_AGAIN = 32  # passes after which a draft that does not pay gets another try
+FREE = AskingCost()
+
+Proposals = list[tuple[str, TokenTree]]  # name of a draft, what it proposed
 
 
 @dataclass(frozen=True)
 class PassCosts:
     """rows: [K] widths of a pass, rising; ms: [K] what it takes. In between linear, beyond as the last two go on.
+    drafts: what asking a draft costs, by its name; those not in it are estimated.
 
     The default was measured on mini's size on one CPU core (ONNX Runtime, float32).
     """
 
     rows: tuple[int, ...] = (1, 8, 16, 60)
     ms: tuple[float, ...] = (1.23, 1.80, 2.28, 7.7)
+    drafts: Mapping[str, AskingCost] = field(default_factory=dict)
 
     def __post_init__(self):
         if len(self.rows) != len(self.ms) or len(self.rows) < 2:
@@ -52,15 +62,18 @@ class PassCosts:
             return cls()
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            return cls(tuple(content["rows"]), tuple(content["ms"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            drafts = {name: AskingCost(**cost) for name, cost in content.get("drafts", {}).items()}
+            return cls(tuple(content["rows"]), tuple(content["ms"]), drafts)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: is no table of pass costs ({error}); delete it or measure again") from None
 
     def save(self, checkpoint: Path) -> None:
         path = Path(checkpoint) / COSTS_FILE
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"rows": self.rows, "ms": self.ms}) + "\n", encoding="utf-8")
+            drafts = {name: vars(cost) for name, cost in self.drafts.items()}
+            content = {"rows": self.rows, "ms": self.ms, "drafts": drafts}
+            path.write_text(json.dumps(content) + "\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
@@ -89,17 +102,15 @@ def best_width(probabilities: Sequence[float], costs: PassCosts) -> tuple[int, f
     return nodes, float(rates[nodes])
 
 
-def pays(tokens_with: float, ms_with: float, tokens_without: float, ms_without: float, draft_ms: float) -> bool:
-    """Whether a pass with a draft's nodes writes more tokens per millisecond, the draft's own time counted."""
-    return tokens_with / (ms_with + draft_ms) > tokens_without / ms_without
-
-
 @dataclass
 class _Unread:
     """Rows that a draft which was not asked has not seen yet."""
 
     taps: list[np.ndarray] = field(default_factory=list)
     positions: list[np.ndarray] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.taps))
 
     def add(self, context: DraftContext) -> None:
         self.taps.append(context.taps)
@@ -112,54 +123,80 @@ class _Unread:
 
 
 class Company:
-    """drafts:   the cheap ones first: a later one is asked only if it pays on top of them
-    draft_ms: time of a proposal by a draft's name, where it is worth counting
+    """drafts: the cheap ones first: a later one is asked only if it pays on top of them
+    asking: what asking a draft costs, by its name, where it is worth counting
     """
 
     def __init__(
-        self, drafts: Sequence[Draft], costs: PassCosts | None = None, draft_ms: Mapping[str, float] | None = None
+        self, drafts: Sequence[Draft], costs: PassCosts | None = None, asking: Mapping[str, AskingCost] | None = None
     ):
-        self.drafts, self.costs, self.draft_ms = tuple(drafts), costs or PassCosts(), dict(draft_ms or {})
+        self.drafts, self.costs, self.asking = tuple(drafts), costs or PassCosts(), dict(asking or {})
         self.name = "+".join(draft.name for draft in self.drafts)
         self.expected: dict[str, float] = {}  # tokens a pass a draft is expected to bring by itself
+        self.times_asked: Counter[str] = Counter()
+        self.proposals = 0.0  # expected in a reasoning
+        self._counted = 0  # in this one
         self._unread = {draft.name: _Unread() for draft in self.drafts}
+        self._passed_over = {draft.name: 0 for draft in self.drafts}
         self._asked: list[tuple[str, TokenTree, int]] = []
+        self._last: list[tuple[str, TokenTree, int]] = []  # asked last in the reasoning before
         self._faulty: set[str] = set()
 
     def begin(self) -> None:
+        if self._counted:
+            before = self.proposals or self._counted
+            self.proposals = before + LEARNING * (self._counted - before)
         self._unread = {draft.name: _Unread() for draft in self.drafts}
-        self._asked = []
+        self._last, self._counted, self._asked = self._asked or self._last, 0, []
         for draft in self.drafts:
-            draft.begin()
+            self._guarded(draft, draft.begin, None)
 
     def propose(self, context: DraftContext, nodes: int) -> TokenTree:
-        self._learn(context.written)
-        self._asked, tree = [], TokenTree.empty()
+        self._learn(self._asked, context.written)
+        self._learn(self._last, context.previous)
+        self._asked, self._last, self._counted = [], [], self._counted + 1
+        proposals, tree = [], TokenTree.empty()
         for draft in self.drafts:
             self._unread[draft.name].add(context)
             if self._worth_asking(draft.name, tree):
-                proposal = self._ask(draft, context, nodes)
-                self._asked.append((draft.name, proposal, len(context.written)))
-                tree = _together([(name, each) for name, each, _ in self._asked if len(each)], nodes)
+                own = self._ask(draft, context, nodes)
+                self._asked.append((draft.name, own, len(context.written)))
+                proposals = [*self._as_seen_by(draft, proposals), (draft.name, own)]
+                tree = _together([each for each in proposals if len(each[1])], nodes)
         width, _ = best_width(np.exp(tree.log_probs), self.costs)
         return tree.pruned(width)
 
     def _ask(self, draft: Draft, context: DraftContext, nodes: int) -> TokenTree:
-        """One broken draft leaves the others' words."""
         taps, positions = self._unread[draft.name].take()
+        self._passed_over[draft.name] = 0
+        self.times_asked[draft.name] += 1
         fields = {**vars(context), "taps": taps, "positions": positions}
+        ask = partial(draft.propose, DraftContext(**fields), nodes)
+        return self._guarded(draft, lambda: ask().pruned(nodes), TokenTree.empty())
+
+    def _as_seen_by(self, draft: Draft, proposals: Proposals) -> Proposals:
+        """The cheaper drafts' proposals, ranked by what a network thinks of their words as well."""
+        if not hasattr(draft, "edges"):
+            return proposals
+        return [
+            (name, self._guarded(draft, lambda tree=tree: reranked(tree, draft.edges(tree)), tree))
+            for name, tree in proposals
+        ]
+
+    def _guarded(self, draft: Draft, ask: Callable, otherwise):
+        """One broken draft leaves the others' words."""
         try:
-            tree = draft.propose(DraftContext(**fields), nodes)
-            return tree.pruned(nodes)
+            return ask()
         except Exception as error:  # a proposal, whatever is wrong with it, must not end a drive
             if draft.name not in self._faulty:
                 log.warning("draft %s: no proposal (%s: %s)", draft.name, type(error).__name__, error)
             self._faulty.add(draft.name)
-            return TokenTree.empty()
+            return otherwise
 
     def _worth_asking(self, name: str, tree: TokenTree) -> bool:
-        draft_ms = self.draft_ms.get(name, 0.0)
-        if not draft_ms or name not in self.expected:
+        draft_ms = self.asking.get(name, FREE).of(len(self._unread[name]), self.proposals)
+        self._passed_over[name] += 1
+        if not draft_ms or name not in self.expected or self._passed_over[name] > ASKED_AGAIN:
             return True
         probabilities = np.exp(tree.log_probs)
         width, _ = best_width(probabilities, self.costs)
@@ -168,15 +205,31 @@ class Company:
         ms_with = float(self.costs.of(1 + max(width, round(self.expected[name]))))
         return pays(max(tokens, 1.0 + self.expected[name]), ms_with, tokens, ms, draft_ms)
 
-    def _learn(self, written: Sequence[int]) -> None:
-        """What each draft asked before the last pass would have brought by itself, now that the words are known."""
-        for name, tree, start in self._asked:
+    def _learn(self, asked: list[tuple[str, TokenTree, int]], written: Sequence[int]) -> None:
+        """What each draft asked before a pass would have brought by itself, now that the words are known. Those behind
+        the last pass of a reasoning are known when the next one begins: where a draft is at its best, there is no
+        other pass."""
+        for name, tree, start in asked:
             brought = agreeing(tree, written[start:])
             before = self.expected.get(name, float(brought))
             self.expected[name] = before + LEARNING * (brought - before)
 
 
-def _together(proposals: list[tuple[str, TokenTree]], nodes: int) -> TokenTree:
+def reranked(tree: TokenTree, edges: np.ndarray) -> TokenTree:
+    """A tree whose nodes are as probable as its proposer and a network take them to be on average.
+
+    edges: [n] log-probability of each node behind its parent by the network; NaN where it says nothing.
+    """
+    own = tree.log_probs - np.append(tree.log_probs, 0.0)[tree.parents]
+    own, edges = np.exp(np.minimum(own, 0.0)), np.exp(np.minimum(edges, 0.0))
+    steps = np.log(np.where(np.isnan(edges), own, (own + edges) / 2))
+    paths = np.zeros(len(tree) + 1)  # the last is the root's, which index -1 reads
+    for node, parent in enumerate(tree.parents.tolist()):
+        paths[node] = paths[parent] + steps[node]
+    return replace(tree, log_probs=paths[:-1])
+
+
+def _together(proposals: Proposals, nodes: int) -> TokenTree:
     """One tree of all proposals, each node credited."""
     if len(proposals) == 1:
         (name, tree), = proposals

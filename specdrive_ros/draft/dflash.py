@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdrive_ros.draft.accepted import following_tokens
+from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.draft.accepted import following_tokens, word_places
 from specdrive_ros.draft.cache import DraftCache
-from specdrive_ros.draft.dynamic_tree import log_softmax
+from specdrive_ros.draft.dynamic_tree import best_of_slots, log_softmax
 from specdrive_ros.draft.taps import TapSelection
 from specdrive_ros.runtime.draft_networks import DFlashNetworks, Embed
 
 if TYPE_CHECKING:
     from specdrive_ros.draft.draft import DraftContext
+
+BRANCHES = 4  # words tried for a slot
 
 
 class DFlashDraft:
@@ -31,6 +34,8 @@ class DFlashDraft:
         self.block_size = block_size or self.config.block_size
         self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
+        self.words = word_places(networks.token_ids, self.config.vocab_size)
+        self.slots = np.zeros((0, len(networks.token_ids)), np.float32)  # log-probabilities of the newest block
 
     def begin(self) -> None:
         """A new prompt: nothing is known."""
@@ -43,15 +48,29 @@ class DFlashDraft:
         count = np.arange(len(words))
         return self.networks.token_ids[words], count - 1, np.cumsum(log_probs[count, words])
 
+    def tree(self, context: "DraftContext", nodes: int) -> TokenTree:
+        """The likeliest tree: where a slot hesitates, its next words branch off, and the block goes on below each."""
+        self.slots = log_softmax(self.block_logits(context)[1:])
+        words, parents, log_probs = best_of_slots(self.slots, nodes, BRANCHES)
+        return TokenTree(self.networks.token_ids[words], parents, log_probs)
+
+    def edges(self, tree: TokenTree) -> np.ndarray:
+        """[n] log-probability of each node at its place, NaN beyond the block and for words the draft has not."""
+        depths, words = tree.depths, self.words[tree.tokens]
+        known = (depths <= len(self.slots)) & (words >= 0)
+        found = np.full(len(tree), np.nan)
+        found[known] = self.slots[depths[known] - 1, words[known]]
+        return found
+
     def block_logits(self, context: "DraftContext") -> np.ndarray:
         """[block, words], slot 0 included."""
-        self._take_up(context)
+        self.take_up(context)
         ids = np.full(self.block_size, self.config.mask_token_id)
         ids[0] = context.newest_token
         tables = self.rope.tables(self.rope.beyond(self.cache.length, self.block_size, context.rope_delta))
         return self.networks.fill(self.embed(ids), *tables, self.cache.known)
 
-    def _take_up(self, context: "DraftContext") -> None:
+    def take_up(self, context: "DraftContext") -> None:
         first = self.cache.length
         following_tokens(context, first)  # raises where rows are missing
         tables = self.rope.tables(self.rope.rows(first, context.positions))

@@ -7,6 +7,7 @@ node's parent is kept, too. With K = 1 this is a chain. NumPy; knows no network.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -32,13 +33,16 @@ class Candidates:
         return chosen, self.tokens[chosen], place[self.parents[chosen]], self.scores[chosen]
 
 
-def grow(first: np.ndarray, expand: Expand, depth: int, top_k: int) -> Candidates:
-    """first [words]: log-probabilities behind the root. `depth` times the beams are expanded: depth + 1 levels."""
+def grow(first: np.ndarray, expand: Expand, depth: int, top_k: int, least: float = -np.inf) -> Candidates:
+    """first [words]: log-probabilities behind the root. `depth` times the beams are expanded: depth + 1 levels; fewer
+    once no beam's path has a log-probability of `least`."""
     beams = likeliest(first, top_k)
     tokens, parents, scores = [beams], [np.full(len(beams), -1)], [first[beams]]
     level, beam_candidates, beam_scores = np.zeros(len(beams), np.int64), np.arange(len(beams)), first[beams]
     made = len(beams)
     for _ in range(depth):
+        if not beam_scores.max() >= least:
+            break
         log_probs = expand(beams, level)
         children = np.stack([likeliest(row, top_k) for row in log_probs])
         paths = np.take_along_axis(log_probs, children, axis=1) + beam_scores[:, None]
@@ -50,6 +54,29 @@ def grow(first: np.ndarray, expand: Expand, depth: int, top_k: int) -> Candidate
         beams, beam_scores = children.ravel()[kept], paths.ravel()[kept]
         made += children.size
     return Candidates(*(np.concatenate(part) for part in (tokens, parents, scores)))
+
+
+def best_of_slots(slots: np.ndarray, nodes: int, top_k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The likeliest tree of `nodes` nodes where every place is guessed by itself, whatever stands before it.
+
+    slots [D, words]: log-probabilities of the words at each depth, of which the `top_k` likeliest are tried. Returns
+    words, parents (-1 the root) and log-probabilities of the paths, the likeliest node first.
+    """
+    choices = [likeliest(row, top_k) for row in slots]
+    words, parents, scores = [], [], []
+    waiting = [(-float(slots[0, choices[0][0]]), 0, -1, 0)] if len(slots) and nodes > 0 else []  # cost, depth, parent, rank
+    while waiting and len(words) < nodes:
+        cost, depth, parent, rank = heappop(waiting)
+        word, place = choices[depth][rank], len(words)
+        words.append(int(word))
+        parents.append(parent)
+        scores.append(-cost)
+        if rank + 1 < len(choices[depth]):
+            further = float(slots[depth, word] - slots[depth, choices[depth][rank + 1]])
+            heappush(waiting, (cost + further, depth, parent, rank + 1))
+        if depth + 1 < len(slots):
+            heappush(waiting, (cost - float(slots[depth + 1, choices[depth + 1][0]]), depth + 1, place, 0))
+    return np.array(words, np.int64), np.array(parents, np.int64), np.array(scores)
 
 
 def likeliest(values: np.ndarray, count: int) -> np.ndarray:

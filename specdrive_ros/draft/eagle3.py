@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from specdrive_ros.draft.accepted import following_tokens
+from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.draft.accepted import following_tokens, word_places
 from specdrive_ros.draft.cache import DraftCache
 from specdrive_ros.draft.dynamic_tree import Candidates, grow, log_softmax
 from specdrive_ros.draft.taps import TapSelection
@@ -24,16 +25,19 @@ DEPTH, TOP_K = 7, 10  # published, with 60 nodes; narrow and cheap wins on a CPU
 
 class Eagle3Draft:
     """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain;
+    least: log-probability of a path under which running further ahead does not pay;
     select: the draft's taps out of the target's."""
 
     name = "eagle3"
 
     def __init__(
         self, networks: Eagle3Networks, embed: Embed, *, depth: int = DEPTH, top_k: int = TOP_K,
-        select: TapSelection | None = None,
-    ):
+        least: float = -np.inf, select: TapSelection | None = None,
+    ):  # fmt: skip
         self.networks, self.embed, self.config = networks, embed, networks.config
-        self.depth, self.top_k = depth, top_k
+        self.depth, self.top_k, self.least = depth, top_k, least
+        self.words = word_places(networks.token_ids, self.config.vocab_size)
+        self.behind: dict[tuple[int, ...], np.ndarray] = {}  # words of a path -> log-probabilities of the next word
         self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
 
@@ -48,14 +52,30 @@ class Eagle3Draft:
 
     def candidates(self, context: "DraftContext", nodes: int) -> Candidates:
         """Everything the tree was chosen from; the cache is then that of the true tokens again."""
-        hidden, logits = self._take_up(context)
-        true_rows = self.cache.length
-        ahead = _Ahead(self, hidden, context.rope_delta)
-        grown = grow(log_softmax(logits[0]), ahead.expand, min(self.depth, nodes - 1), min(self.top_k, nodes))
-        self.cache.truncate(true_rows)
-        return grown
+        hidden, logits = self.take_up(context)
+        true_rows, first = self.cache.length, log_softmax(logits[0])
+        ahead, self.behind = _Ahead(self, hidden, context.rope_delta), {(): first}
+        try:
+            return grow(first, ahead.expand, min(self.depth, nodes - 1), min(self.top_k, nodes), self.least)
+        finally:
+            self.cache.truncate(true_rows)
 
-    def _take_up(self, context: "DraftContext") -> tuple[np.ndarray, np.ndarray]:
+    def tree(self, context: "DraftContext", nodes: int) -> TokenTree:
+        return TokenTree(*self.propose(context, nodes))
+
+    def edges(self, tree: TokenTree) -> np.ndarray:
+        """[n] log-probability of each node behind its parent, NaN where the draft did not run ahead there."""
+        found, paths = np.full(len(tree), np.nan), {-1: ()}
+        for node, (token, parent) in enumerate(zip(tree.tokens.tolist(), tree.parents.tolist())):
+            word, path = int(self.words[token]), paths.get(parent)
+            if word < 0 or path is None:
+                continue
+            paths[node] = (*path, word)
+            if path in self.behind:
+                found[node] = self.behind[path][word]
+        return found
+
+    def take_up(self, context: "DraftContext") -> tuple[np.ndarray, np.ndarray]:
         """Rows of the accepted tokens -> hidden [1, E] and logits [1, words] behind the newest token."""
         first = self.cache.length
         embeddings = self.embed(following_tokens(context, first))
@@ -73,6 +93,7 @@ class _Ahead:
         self.draft, self.hidden, self.rope_delta = draft, hidden, rope_delta
         self.true_rows, self.level = draft.cache.length, 0
         self.ancestors = np.zeros((1, 0), bool)  # [beams of the level before, rows made ahead]
+        self.paths: list[tuple[int, ...]] = [()]
 
     def expand(self, tokens: np.ndarray, parents: np.ndarray) -> np.ndarray:
         draft, beams = self.draft, len(tokens)
@@ -89,4 +110,7 @@ class _Ahead:
         )  # fmt: skip
         draft.cache.advance(beams)
         self.level += 1
-        return log_softmax(logits)
+        log_probs = log_softmax(logits)
+        self.paths = [(*self.paths[parent], int(token)) for token, parent in zip(tokens, parents)]
+        draft.behind.update(zip(self.paths, log_probs))
+        return log_probs

@@ -29,19 +29,25 @@ def read_draft_config(folder: str | Path, text: TextConfig) -> Eagle3Config | DF
     """The config of a draft folder, checked against the target it is to serve."""
     path = Path(folder) / CONFIG
     source = read_json(path, "a draft's config in the layout of EAGLE, DFlash or speculators")
-    if "speculators_model_type" in source:
-        config = _from_speculators(source, text, str(path))
-    elif "dflash_config" in source:
-        config = _dflash(source, text, str(path), **_zlab(source, text, str(path)))
-    elif "draft_vocab_size" in source:
-        config = _eagle3(source, text, str(path), eagle3_taps(text.num_hidden_layers), qk_norm=False)
-    else:
-        raise InputError(
-            f"{path}: is no draft; it should have draft_vocab_size (EAGLE-3), dflash_config (DFlash) or "
-            "speculators_model_type"
-        )
+    try:
+        config = _config_of(source, text, path)
+    except InputError as error:  # of a value: which file it stands in is known here
+        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     config.check_target(text, str(folder))
     return config
+
+
+def _config_of(source: dict, text: TextConfig, path: Path) -> Eagle3Config | DFlashConfig:
+    if "speculators_model_type" in source:
+        return _from_speculators(source, text, str(path))
+    if "dflash_config" in source:
+        return _dflash(source, text, str(path), **_zlab(source, text, str(path)))
+    if "draft_vocab_size" in source:
+        return _eagle3(source, text, str(path), eagle3_taps(text.num_hidden_layers), qk_norm=False)
+    raise InputError(
+        f"{path}: is no draft; it should have draft_vocab_size (EAGLE-3), dflash_config (DFlash) or "
+        "speculators_model_type"
+    )
 
 
 def _zlab(source: dict, text: TextConfig, where: str) -> dict:

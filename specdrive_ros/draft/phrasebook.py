@@ -166,7 +166,8 @@ class Phrasebook:
 
     def save(self, path: str | Path, fingerprint: str) -> None:
         """fingerprint: of the tokenizer, see `TargetTokenizer.fingerprint`. The file appears whole or not at all."""
-        arrays = {"tokens": self.tokens, "counts": self.counts, "first_child": self.first_child}
+        counts = np.minimum(self.counts, np.iinfo(np.int32).max).astype(np.int32)  # half the bytes
+        arrays = {"tokens": self.tokens, "counts": counts, "first_child": self.first_child}
         about = {"kind": self.name, "version": VERSION, "tokenizer": fingerprint, "end": json.dumps(self.end)}
         path = Path(path)
         unfinished = path.with_suffix(".unfinished")
@@ -199,7 +200,7 @@ class Phrasebook:
             raise InputError(
                 f"{path}: is a phrasebook of tokenizer {made_for}, the model's is {fingerprint}; {learn} --model MODEL"
             )
-        return cls(tokens, counts, first_child, end)
+        return cls(tokens, counts.astype(np.int64), first_child, end)
 
 
 def _flatten(counts: Counter) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,29 +6,36 @@ what it adds to the prompt: prefill and decoding together, less the plain prefil
 along in the prefill pays for what it adds there.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from specdrive_ros.cycle import Planner, make_decoder
+from specdrive_ros.decoding.state import DecodingState
 from specdrive_ros.decoding.statistics import accepted_length, routine_share
+from specdrive_ros.draft.asking import AskingCost, from_two
 from specdrive_ros.draft.company import PassCosts
-from specdrive_ros.draft.registry import NO_DRAFT
+from specdrive_ros.draft.draft import Draft, DraftContext
+from specdrive_ros.draft.registry import NETWORKS, NO_DRAFT, draft_path, load_company, rope_of
 from specdrive_ros.errors import InputError
 from specdrive_ros.geometry import quaternion_from_yaw
 from specdrive_ros.observation.history import OdometryHistory
 from specdrive_ros.observation.observation import Observation
 from specdrive_ros.observation.refusal import Refusal
+from specdrive_ros.plan import Plan
 from specdrive_ros.runtime.timing import measure_passes
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, NANOSECONDS
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.scenario import FAMILIES, make_world
+from specdrive_ros.target.rope import text_positions
 
 CYCLES_PER_WORLD = 25
 TICK_S = 0.05
 WARM_UP = 3
 WIDTHS = (1, 4, 8, 16, 32, 64)
+FEW_ROWS = 4  # accepted between two proposals, for the cost of asking a draft
 
 
 @dataclass
@@ -43,13 +50,14 @@ class MethodResult:
     mismatches: int = 0
     longest: int = 0
     drafted: dict[str, int] = field(default_factory=dict)
+    plans: list[Plan] = field(default_factory=list)
 
     def row(self, plain: "MethodResult") -> dict:
         """The contract's row; `plain` is the same run's plain decoding."""
         ms, plain_ms = self.reasoning_ms(plain), plain.reasoning_ms(plain)
         return {
             "draft": self.draft,
-            "rope": None,
+            "rope": rope_of(self.draft),
             "tokens": self.tokens,
             "target_passes": self.target_passes,
             "accepted_length": round(accepted_length(self.tokens, self.target_passes, len(self.ms)), 4),
@@ -83,8 +91,10 @@ def measure_methods(
     costs: PassCosts,
     seed: int = 0,
     on_prompt: Callable[[], None] = lambda: None,
+    also: Callable[[Observation], None] = lambda observation: None,
 ) -> list[MethodResult]:
-    """Every method on every prompt; plain decoding is always among them and comes first."""
+    """Every method on every prompt; plain decoding is always among them and comes first. also: is called with each
+    prompt behind them."""
     names = [NO_DRAFT, *(draft for draft in dict.fromkeys(drafts) if draft != NO_DRAFT)]
     folder = planner.settings.checkpoint
     decoders = [
@@ -100,12 +110,14 @@ def measure_methods(
             if number >= WARM_UP:
                 _note(result, plan, expected)
         if number >= WARM_UP:
+            also(observation)
             on_prompt()
     return results
 
 
-def _note(result: MethodResult, plan, expected: tuple[int, ...]) -> None:
+def _note(result: MethodResult, plan: Plan, expected: tuple[int, ...]) -> None:
     stages = plan.stage_ms
+    result.plans.append(plan)
     result.prefill_ms.append(stages["prefill"])
     result.ms.append(stages["prefill"] + stages["draft"] + stages["verify"])
     result.tokens += len(plan.token_ids)
@@ -121,7 +133,37 @@ def measured_costs(planner: Planner, repeat: int = 15) -> PassCosts:
     observation = next(observations(planner, 0))
     state = planner.perceive(observation, {})
     ms = measure_passes(planner.networks, state.cache.length, state.rope_delta, WIDTHS, repeat)
-    return PassCosts(WIDTHS, tuple(float(each) for each in np.maximum.accumulate(ms)))
+    costs = PassCosts(WIDTHS, tuple(float(each) for each in np.maximum.accumulate(ms)))
+    return replace(costs, drafts=measured_asking(planner, state, costs, repeat))
+
+
+def measured_asking(planner: Planner, state: DecodingState, costs: PassCosts, repeat: int) -> dict[str, AskingCost]:
+    """What asking each network in the model's folder takes behind a prompt: first with all of it unread, then with a
+    few rows. The least of the repetitions, because other work on the machine only ever adds."""
+    found, folder = {}, planner.settings.checkpoint
+    for name in (name for name in NETWORKS if draft_path(folder, name).is_dir()):
+        (draft,) = load_company(name, planner.networks, planner.tokenizer, planner.rules, costs, folder).drafts
+        ms = np.array([_ask_twice(draft, state, costs.most_nodes) for _ in range(repeat)]).min(axis=0)
+        found[name] = from_two((FEW_ROWS, len(state.prompt_ids)), (ms[1], ms[0]))
+    return found
+
+
+def _ask_twice(draft: Draft, state: DecodingState, nodes: int) -> tuple[float, float]:
+    """Milliseconds of the proposal behind the prompt's first word, and of the next one a few words later."""
+    first, words = len(state.prompt_ids), (0,) * (1 + FEW_ROWS)
+    behind = text_positions(first, FEW_ROWS, state.rope_delta)
+    taps = (state.taps, state.taps[:FEW_ROWS])
+    contexts = [
+        DraftContext(state.prompt_ids, words[:1], 0, taps[0], state.positions, state.rope_delta),
+        DraftContext(state.prompt_ids, words, 0, taps[1], behind, state.rope_delta),
+    ]
+    draft.begin()
+    ms = []
+    for context in contexts:
+        begun = time.perf_counter()
+        draft.propose(context, nodes)
+        ms.append(1000 * (time.perf_counter() - begun))
+    return ms[0], ms[1]
 
 
 def _first(cycles: Iterator[Observation], count: int) -> Iterator[Observation]:

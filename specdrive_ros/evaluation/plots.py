@@ -1,10 +1,10 @@
-"""Small inline SVG plots: latency bars, a line over time, a bird's-eye view.
+"""Small inline SVG plots: latency bars, a line over time, lines of several methods, a bird's-eye view.
 
 Colours come from the page (CSS classes and variables), so the plots follow its light or dark theme.
 Knows nothing of plans or summaries; every function returns one `<svg>` element as text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -94,6 +94,41 @@ def line_over_time(
     parts.append(_text(left + 4, top + 8, unit, "start"))
     figure = svg(width, height, parts, f"Over time, {unit}", "plot timeline")
     return figure.replace("<svg ", f'<svg data-x="{_n(left - start * x_scale)} {_n(x_scale, 4)}" ', 1)
+
+
+def lines_over(
+    at: np.ndarray, series: Mapping[str, Sequence[float]], label: str, unit: str
+) -> str:
+    """Lines of several methods over one axis from 0, each named beside its end, which tells them apart without colour.
+
+    at: [n] places on the axis; series: name -> [n] values in `unit`; label: of the axis.
+    """
+    left, right, top, bottom, width, height = 40, 250, 24, 34, 1000, 300
+    values = np.array(list(series.values()), float)
+    x_scale = (width - left - right) / float(at[-1])
+    highest = 1.1 * max(float(values.max()), 1e-6)
+    y_scale = (height - top - bottom) / highest
+    parts = [_text(left, top - 10, unit, "start"), _text(width - right, height - 4, label, "end")]
+    for value in _ticks(0.0, highest, 5):
+        y = height - bottom - value * y_scale
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{_n(y)}" y2="{_n(y)}"/>')
+        parts.append(_text(left - 6, y + 4, f"{value:g}", "end"))
+    parts += [_text(left + float(place) * x_scale, height - bottom + 14, f"{place:g}", "middle") for place in at]
+    y = height - bottom - values * y_scale
+    beside = _spread(y[:, -1], 13)
+    for number, name in enumerate(series):
+        stroke = f"stroke:hsl({360 * number // len(series)} 65% 50%);stroke-width:2"
+        parts.append(f'<polyline style="{stroke}" points="{_points(left + np.asarray(at) * x_scale, y[number])}"/>')
+        parts.append(_text(width - right + 8, beside[number] + 4, f"{name} {values[number, -1]:.3g}", "start"))
+    return svg(width, height, parts, f"{unit} over {label}")
+
+
+def _spread(places: np.ndarray, apart: float) -> np.ndarray:
+    """The places in their order, moved down where two are nearer than `apart`."""
+    spread, last = np.array(places, float), -np.inf
+    for index in np.argsort(places, kind="stable"):
+        spread[index] = last = max(spread[index], last + apart)
+    return spread
 
 
 def birds_eye_range(paths: Sequence[np.ndarray]) -> float:

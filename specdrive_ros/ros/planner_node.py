@@ -49,7 +49,7 @@ TOPIC_SUFFIX = {"raw": "image", "compressed": "image/compressed"}
 PARAMETERS = (
     ParameterSpec("model", "mini", "name or folder of the checkpoint"),
     ParameterSpec("runtime", "onnxruntime", "where the networks run", choices=("onnxruntime", "torch")),
-    ParameterSpec("draft", "none", "what speeds the reasoning up: none, or drafts joined by +"),
+    ParameterSpec("draft", "", "what speeds the reasoning up: none, or drafts joined by +; empty for the model's own"),
     ParameterSpec("cameras", [], "cameras in the prompt's order, empty for the model's own"),
     ParameterSpec("image_transport", "raw", "raw Image or CompressedImage", choices=tuple(TOPIC_SUFFIX)),
     ParameterSpec("cycle_hz", 10.0, "most planning cycles a second", 0.1, 100.0),
@@ -79,7 +79,7 @@ def load_planner(settings: dict) -> Planner:
         settings["model"],
         runtime=settings["runtime"],
         seed=settings["seed"],
-        draft=settings["draft"],
+        draft=settings["draft"] or None,
         **limit,
     )
 

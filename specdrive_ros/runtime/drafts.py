@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from specdrive_ros.draft.asking import AskingCost, estimate
+from specdrive_ros.draft.company import PassCosts
 from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.dflash import DFlashDraft
 from specdrive_ros.draft.eagle3 import DEPTH, TOP_K, Eagle3Draft
@@ -17,16 +19,44 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.networks import TargetNetworks
 
 RUNTIMES = ("onnxruntime", "torch")
+WIDE = 60  # nodes of EAGLE-3's published tree
+CHAIN = 15  # words EAGLE-3 runs ahead where only a few nodes pay
+LEAST_LIKELY = float(np.log(0.3))  # of its path, or running further ahead costs more than it brings
+
+
+def shape(costs: PassCosts) -> dict:
+    """How EAGLE-3 runs ahead (arguments of `load_draft`): the published tree where wide passes are as good as free, a
+    chain that stops where it becomes unsure where they are not."""
+    if costs.most_nodes >= WIDE:
+        return {"depth": DEPTH, "top_k": TOP_K}
+    return {"depth": min(CHAIN, costs.most_nodes) - 1, "top_k": 1, "least": LEAST_LIKELY}
+
+
+def pass_share(draft: Eagle3Draft | DFlashDraft) -> float:
+    """What a proposal runs through, in passes of the target: the draft's own passes times its share of the layers."""
+    passes = 2 if isinstance(draft, DFlashDraft) else 1 + min(draft.depth, DEPTH)
+    return passes * draft.config.num_hidden_layers / draft.config.target_layers
+
+
+def asking_cost(draft: Eagle3Draft | DFlashDraft, costs: PassCosts) -> AskingCost:
+    """What asking a draft should cost on a machine where the target's passes cost so much; not measured."""
+    layers = draft.config.num_hidden_layers / draft.config.target_layers
+    row_ms = float(costs.of(17) - costs.of(1)) / 16
+    if isinstance(draft, DFlashDraft):
+        return estimate(layers, 2, float(costs.of(draft.block_size)) / 2, row_ms)
+    return estimate(layers, 1 + min(draft.depth, DEPTH), float(costs.of(draft.top_k)), row_ms)
 
 
 def load_draft(
-    folder: str | Path, networks: TargetNetworks, runtime: str = "onnxruntime", *, words: np.ndarray | None = None,
-    threads: int = 1, depth: int = DEPTH, top_k: int = TOP_K, block_size: int | None = None,
+    folder: str | Path, networks: TargetNetworks, runtime: str | None = None, *, words: np.ndarray | None = None,
+    threads: int = 1, depth: int = DEPTH, top_k: int = TOP_K, least: float = -np.inf, block_size: int | None = None,
 ) -> Eagle3Draft | DFlashDraft:  # fmt: skip
     """Raises `InputError` naming the folder where the draft is for another target than `networks`.
 
-    words: ids the target may write, all where None; depth and top_k shape EAGLE-3's tree, block_size DFlash's block.
+    runtime: that of the networks where None; words: ids the target may write, all where None; depth, top_k and least
+    shape EAGLE-3's tree, block_size DFlash's block.
     """
+    runtime = runtime or networks.runtime
     if runtime not in RUNTIMES:
         raise InputError(f"runtime {runtime!r}: unknown to drafts; it should be one of {', '.join(RUNTIMES)}")
     folder, target = Path(folder), networks.config
@@ -36,7 +66,7 @@ def load_draft(
     select = TapSelection(config.tap_layers, networks.tap_layers, config.hidden_size, str(folder))
     if isinstance(config, Eagle3Config):
         made = _eagle3(folder, config, target.text, runtime, threads)
-        return Eagle3Draft(made, networks.embed, depth=depth, top_k=top_k, select=select)
+        return Eagle3Draft(made, networks.embed, depth=depth, top_k=top_k, least=least, select=select)
     made = _dflash(folder, config, target, runtime, words, threads)
     return DFlashDraft(made, networks.embed, block_size=block_size, select=select)
 

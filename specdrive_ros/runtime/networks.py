@@ -88,6 +88,7 @@ class KeyValueCache:
 class TargetNetworks(Protocol):
     """The unmodified target. One instance is used by one thread at a time."""
 
+    runtime: str  # name of the runtime, by which drafts are loaded on the same one
     config: TargetConfig
     tap_layers: tuple[int, ...]  # tap k is the hidden state entering layer k, deepstack added; see graphs.py
     flow_steps: int  # Euler steps of `act`

@@ -30,6 +30,8 @@ EMBEDDING = "vlm.model.language_model.embed_tokens.weight"
 class OnnxNetworks(GraphNetworks):
     """`TargetNetworks` over `vision.onnx`, `text.onnx` and `action.onnx` of a checkpoint folder."""
 
+    runtime = "onnxruntime"
+
     def __init__(self, folder: str | Path, *, threads: int):
         """Raises `InputError` where a graph is missing or is not of this checkpoint."""
         folder = Path(folder)

@@ -8,6 +8,11 @@ from specdrive_ros.draft.eagle3_network import Eagle3
 from specdrive_ros.runtime.draft_graphs import DFlashBlock, DFlashContext, Eagle3Newest, Eagle3Step
 
 
+def _tensors(*arrays: np.ndarray) -> tuple[torch.Tensor, ...]:
+    """Without a copy where PyTorch may have the memory; what a draft is only lent is read-only and copied."""
+    return tuple(torch.from_numpy(array if array.flags.writeable else array.copy()) for array in arrays)
+
+
 class TorchEagle3:
     """`Eagle3Networks`."""
 
@@ -17,13 +22,13 @@ class TorchEagle3:
 
     @torch.inference_mode()
     def newest(self, embeddings, taps, cos, sin, past, new):
-        hidden, logits, rows = self._newest(*map(torch.from_numpy, (embeddings, taps, cos, sin, past)))
+        hidden, logits, rows = self._newest(*_tensors(embeddings, taps, cos, sin, past))
         new[:] = rows.numpy()
         return hidden.numpy(), logits.numpy()
 
     @torch.inference_mode()
     def step(self, embeddings, hidden, cos, sin, mask, past, new):
-        hidden, logits, rows = self._step(*map(torch.from_numpy, (embeddings, hidden, cos, sin, mask, past)))
+        hidden, logits, rows = self._step(*_tensors(embeddings, hidden, cos, sin, mask, past))
         new[:] = rows.numpy()
         return hidden.numpy(), logits.numpy()
 
@@ -39,10 +44,9 @@ class TorchDFlash:
 
     @torch.inference_mode()
     def inject(self, taps, cos, sin, new):
-        for layer, rows in enumerate(self._context(*map(torch.from_numpy, (taps, cos, sin)))):
+        for layer, rows in enumerate(self._context(*_tensors(taps, cos, sin))):
             new[layer] = rows.numpy()
 
     @torch.inference_mode()
     def fill(self, embeddings, cos, sin, past):
-        inputs = map(torch.from_numpy, (embeddings, cos, sin))
-        return self._block(*inputs, self._head, list(torch.from_numpy(past))).numpy()
+        return self._block(*_tensors(embeddings, cos, sin), self._head, list(torch.from_numpy(past))).numpy()

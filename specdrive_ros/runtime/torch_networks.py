@@ -14,6 +14,8 @@ from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
 class TorchNetworks(GraphNetworks):
     """`TargetNetworks` in float32 on the CPU."""
 
+    runtime = "torch"
+
     def __init__(
         self, target: AlpamayoTarget, tap_layers: tuple[int, ...] | None = None, flow_steps: int = FLOW_STEPS
     ):

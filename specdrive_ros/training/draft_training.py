@@ -16,6 +16,7 @@ from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.draft.checkpoint import new_draft, save_draft
 from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.taps import eagle3_taps
+from specdrive_ros.draft.target_identity import fingerprint
 from specdrive_ros.errors import InputError
 from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.target.config import TargetConfig, require
@@ -26,7 +27,8 @@ from specdrive_ros.training.eagle3_training import STEPS, Eagle3Stage
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
 from specdrive_ros.training.samples import SampleSet
-from specdrive_ros.training.scenes import open_shards
+from specdrive_ros.training.phrasebook import closed_ids
+from specdrive_ros.training.scenes import Shard, open_shards
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
 from specdrive_ros.training.target_training import descend
 
@@ -84,12 +86,16 @@ def mask_token_id(tokenizer: TargetTokenizer) -> int:
     return found
 
 
+FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
+
+
 class DraftRun:
-    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft, and the
-    run's state in `out/run`."""
+    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft; run: the
+    run's state, `out/run` where None."""
 
     def __init__(self, target: Path, data: Path, features: Path, out: Path, training: DraftTraining,
-                 settings: FeatureSettings | None, progress, log):
+                 settings: FeatureSettings | None, progress, log, run: Path | None = None):
+        self.run_folder = run or out / "run"
         self.config = TargetConfig.load(target)
         self.settings = settings or FeatureSettings(taps=eagle3_taps(self.config.text.num_hidden_layers))
         self.training, self.features, self.out = training, features, out
@@ -99,25 +105,40 @@ class DraftRun:
         self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
 
     def run(self) -> dict:
+        self._check_record()
         train, validation = (self._features(split) for split in ("train", "validation"))
         target = FrozenTarget.of(self.network, self.rules.forbidden)
         stage = self._stage(target, train)
-        state = self.out / "run" / "state.safetensors"
+        state = self.run_folder / "state.safetensors"
         with self.progress(f"{self.training.kind} {self.training.rope}", self.training.steps) as bar:
             record = train_draft(stage, train, validation, self.training, state, bar, self.log)
         save_draft(stage.draft, self.out)
         result = {"draft": asdict(self.training), "features": train.record, "validation": record,
                   "parameters": sum(p.numel() for p in stage.draft.parameters()), "torch": torch.__version__}  # fmt: skip
-        (self.out / "run" / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        (self.run_folder / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
         return result
 
+    def _check_record(self) -> None:
+        """A run that is under way goes on as it began: another target or another setting is another run."""
+        record = {**asdict(self.training), **asdict(self.settings), "taps": list(self.settings.taps),
+                  "target": fingerprint(self.network.language_model.norm.weight.detach().numpy())}  # fmt: skip
+        record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
+        path = self.run_folder / "run.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
+        if differing := ", ".join(sorted(name for name in record if found.get(name) != record[name])):
+            raise InputError(f"{self.run_folder}: is a run with another {differing}; delete it or name another folder")
+        self.run_folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
     def _features(self, split: str) -> DraftFeatures:
-        shards = open_shards(self.data / split)
+        every = open_shards(self.data / split)
+        if split == "train":
+            texts = {words["text"] for shard in every for words in shard.words}
+            self.corpus.update(*closed_ids(sorted(texts), self.tokenizer))
+        count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
+        shards = spread(every, count)
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
         samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
-        if split == "train":
-            self.corpus.update(*(ids.tolist() for ids, _ in samples.reasonings))
-        count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
         settings = FeatureSettings(**{**asdict(self.settings), "count": count})
         writer = FeatureWriter(self.network, samples, FrameFeatures(self.network, shards), self.rules, settings)
         with self.progress(f"states, {split}", min(count, len(samples))) as bar:
@@ -133,6 +154,13 @@ class DraftRun:
             draft.set_vocabulary(words)
             return Eagle3Stage(draft, target, self.training.ahead)
         return DFlashStage(draft, target, np.flatnonzero(~self.rules.forbidden), self.training.anchors)
+
+
+def spread(shards: list[Shard], count: int) -> list[Shard]:
+    """As many of the shards, spread evenly, as should hold `count` samples: reading the others would only take time."""
+    samples = sum(len(shard.sample_frame) for shard in shards)
+    needed = min(len(shards), -(-count * len(shards) // max(samples, 1)) + 1)
+    return [shards[index] for index in np.linspace(0, len(shards) - 1, needed).astype(int)]
 
 
 def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training: DraftTraining, state_path: Path, bar,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from specdrive_ros.decoding.choice import Sampler, softmax
+from specdrive_ros.decoding.choice import Sampler, likeliest_few, nucleus, softmax
 from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.decoding.token_tree import TokenTree
 from specdrive_ros.decoding.verification import RejectionSampler, greedy_among, reject_siblings, verify
@@ -42,8 +42,6 @@ def test_rejected_siblings_are_the_reference_s(reference):
     tree = tree_of(arrays)
     leaves = arrays["retrieve_indices_sampling_order"]
     for case in document["cases"]:
-        if case["top_k"] or case["top_p"]:
-            continue  # warped by the reference's library
         uniforms = iter(arrays[case["key"] + "/uniforms"].tolist())
         used, kept, residuals = [], [], []
 
@@ -52,7 +50,7 @@ def test_rejected_siblings_are_the_reference_s(reference):
                 used.append(next(uniforms))
                 return used[-1]
 
-            accepted, rest = reject_siblings(softmax(scores / case["temperature"]), proposed, uniform)
+            accepted, rest = reject_siblings(softmax(warped_as_eagle_does(scores, case)), proposed, uniform)
             residuals.append(rest)
             kept.append(accepted)
             return int(np.argmax(rest)) if accepted is None else accepted
@@ -63,6 +61,18 @@ def test_rejected_siblings_are_the_reference_s(reference):
         tokens = [int(arrays["draft_tokens"][0]), *(token for token in kept if token is not None)]
         assert tokens == arrays[case["key"] + "/kept_tokens"].tolist()
         np.testing.assert_allclose(residuals[-1], arrays[case["key"] + "/residual"], atol=1e-6)
+
+
+def warped_as_eagle_does(logits: np.ndarray, case: dict) -> np.ndarray:
+    """Temperature, top-p, top-k: the other way round than the release of the target, which is what `Sampler` does."""
+    return likeliest_few(nucleus(logits / case["temperature"], case["top_p"] or 1.0), case["top_k"])
+
+
+def test_the_reference_s_cases_have_every_warper(reference):
+    cases = reference("sampling")[1]["cases"]
+    assert {(bool(case["top_p"]), bool(case["top_k"])) for case in cases} == {
+        (False, False), (True, False), (False, True), (True, True)
+    }
 
 
 def order_of(tree: TokenTree, leaves: np.ndarray) -> list[int]:

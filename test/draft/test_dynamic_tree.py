@@ -1,6 +1,6 @@
 import numpy as np
 
-from specdrive_ros.draft.dynamic_tree import grow, likeliest, log_softmax
+from specdrive_ros.draft.dynamic_tree import best_of_slots, grow, likeliest, log_softmax
 
 WORDS = 5
 
@@ -48,3 +48,29 @@ def test_more_beams_than_words():
     table, expand = follow(np.random.default_rng(2))
     assert len(grow(table[0], expand, depth=1, top_k=10).tokens) == WORDS + WORDS * WORDS
     assert likeliest(np.array([1.0, 3.0, 2.0]), 9).tolist() == [1, 2, 0]
+
+
+def test_an_unsure_chain_stops():
+    table, expand = follow(np.random.default_rng(1))
+    whole = grow(table[3], expand, depth=4, top_k=1)
+    for least, levels in ((-np.inf, 5), (float(whole.scores[1]), 3), (0.5, 1)):
+        stopped = grow(table[3], expand, depth=4, top_k=1, least=least)
+        np.testing.assert_array_equal(stopped.scores, whole.scores[:levels])
+
+
+def test_the_likeliest_tree_of_slots_is_the_likeliest_there_is():
+    """Against every path of every length, the slots being independent."""
+    slots = log_softmax(np.random.default_rng(3).standard_normal((3, WORDS)).astype(np.float32) * 2)
+    every, level = {}, {(): 0.0}
+    for row in slots:
+        level = {(*path, word): score + row[word] for path, score in level.items() for word in range(WORDS)}
+        every |= level
+    words, parents, scores = best_of_slots(slots, 12, top_k=WORDS)
+    paths = []
+    for word, parent in zip(words.tolist(), parents.tolist()):
+        paths.append((*(paths[parent] if parent >= 0 else ()), word))
+    best = sorted(every.values(), reverse=True)[:12]
+    np.testing.assert_allclose(scores, best, rtol=1e-5)
+    np.testing.assert_allclose(scores, [every[path] for path in paths], rtol=1e-5)
+    assert len(best_of_slots(slots, 0, 2)[0]) == len(best_of_slots(slots[:0], 5, 2)[0]) == 0
+    assert len(best_of_slots(slots, 99, 2)[0]) == 2 + 4 + 8

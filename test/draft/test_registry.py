@@ -1,15 +1,31 @@
 import pytest
 
-from specdrive_ros.draft.registry import check_names
+from specdrive_ros.draft.registry import available, check_names, draft_path, rope_of
 from specdrive_ros.errors import InputError
 
 
 def test_names_of_a_company_come_cheap_ones_first():
     assert check_names("none") == () and check_names("phrasebook") == ("phrasebook",)
     assert check_names("phrasebook+carryover") == ("carryover", "phrasebook")
+    assert check_names("dflash-mirror+phrasebook+eagle3") == ("phrasebook", "eagle3-flat", "dflash-mirror")
 
 
-@pytest.mark.parametrize("wrong", ["", "fast", "none+carryover", "carryover+carryover", "carryover+"])
+def test_rotary_setting_of_a_name():
+    specs = ("none", "carryover", "dflash", "carryover+eagle3-mirror", "eagle3+dflash-mirror")
+    assert [rope_of(spec) for spec in specs] == [None, None, "flat", "mirror", None]
+
+
+def test_what_a_folder_has_of_the_drafts_its_settings_name(tmp_path):
+    wanted = "carryover+phrasebook+dflash"
+    assert available("none", tmp_path) == "none" and available("phrasebook", tmp_path) == "none"
+    assert available(wanted, tmp_path) == "carryover"
+    draft_path(tmp_path, "dflash-flat").mkdir(parents=True)
+    assert available(wanted, tmp_path) == "carryover+dflash-flat"
+    draft_path(tmp_path, "phrasebook").write_bytes(b"")
+    assert available(wanted, tmp_path) == "carryover+phrasebook+dflash-flat"
+
+
+@pytest.mark.parametrize("wrong", ["", "fast", "none+carryover", "carryover+carryover", "carryover+", "dflash+dflash-flat"])
 def test_names_that_are_none(wrong):
     with pytest.raises(InputError, match="no such draft; choose none or some of carryover, phrasebook"):
         check_names(wrong)

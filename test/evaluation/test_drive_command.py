@@ -11,9 +11,11 @@ from rich.console import Console
 
 from specdrive_ros.cli.drive_screen import DriveScreen, print_result
 from specdrive_ros.cli.main import main
+from specdrive_ros.draft.registry import own_draft
 from specdrive_ros.errors import WorkFailed
 from specdrive_ros.evaluation.drive import DrivenCycle
 from specdrive_ros.evaluation.summary import validate_summary
+from specdrive_ros.model_settings import find_model
 from specdrive_ros.shapes import NANOSECONDS
 
 
@@ -40,7 +42,7 @@ def planner(monkeypatch, make_plan):
     ("arguments", "message"),
     [
         (["--scenario", "cruize"], "cruise, lead_vehicle, traffic_light, obstacle"),
-        (["--draft", "eagle3"], "--draft eagle3"),
+        (["--draft", "eagle4"], "--draft eagle4"),
         (["--runtime", "tensorflow"], "onnxruntime, torch"),
         (["--seconds", "0"], "--seconds 0"),
         (["--seconds", "nan"], "--seconds nan"),
@@ -78,7 +80,7 @@ def test_an_offline_drive_writes_its_files_and_prints_as_it_goes(planner, tmp_pa
     assert {entry.name for entry in out.iterdir()} == {"summary.json", "report.html", "drive.mcap"}
     summary = json.loads((out / "summary.json").read_text())
     validate_summary(summary)
-    assert summary["scenarios"][0]["seed"] == 7 and summary["draft"] == "none"
+    assert summary["scenarios"][0]["seed"] == 7 and summary["draft"] == own_draft(find_model("mini"))
     printed = capsys.readouterr().out
     assert "cruise, seed 7" in printed
     assert printed.count("Keep the lane because the road ahead is free") == 1, "only when it changes"

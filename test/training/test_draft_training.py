@@ -14,25 +14,9 @@ from specdrive_ros.draft.dflash import DFlashDraft
 from specdrive_ros.draft.eagle3 import Eagle3Draft
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.torch_drafts import TorchDFlash, TorchEagle3
-from specdrive_ros.target.checkpoint import save_target
-from specdrive_ros.target.config import ExpertConfig, TextConfig, VisionConfig, mini_config
-from specdrive_ros.target.network import AlpamayoTarget
-from specdrive_ros.target.prompt import SYSTEM_TEXT, USER_TEXT
-from specdrive_ros.target.released_layout import write_configs
-from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
 from specdrive_ros.training import draft_training
 from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings
 from specdrive_ros.training.draft_training import DraftRun, DraftTraining
-from specdrive_ros.training.scenes import (
-    TRAIN_SEED_BASE,
-    VALIDATION_SEED_BASE,
-    EpisodePlan,
-    open_shards,
-    record_episodes,
-    worlds,
-    write_shard,
-)
-from specdrive_ros.training.vocabulary import train_base_tokenizer
 
 TAPS = (1, 2, 3)
 
@@ -40,51 +24,6 @@ TAPS = (1, 2, 3)
 @contextmanager
 def quiet_progress(_name, _total):
     yield SimpleNamespace(advance=lambda *_: None)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    short = EpisodePlan(lead_in_s=(1.5, 1.6), samples=1, sample_every_s=0.5)
-    for split, base in (("train", TRAIN_SEED_BASE), ("validation", VALIDATION_SEED_BASE)):
-        (folder / split).mkdir()
-        write_shard(folder / split / "shard-0.safetensors", record_episodes(worlds(base, 4), short))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def target(data, tmp_path_factory):
-    """A very small target with chance weights, large enough that its text depends on the prompt."""
-    folder = tmp_path_factory.mktemp("target")
-    texts = [words["text"] for shard in open_shards(data / "train") for words in shard.words]
-    base = train_base_tokenizer([SYSTEM_TEXT, USER_TEXT, "system\n", "user\n", "assistant\n", *texts])
-    (folder / "backbone").mkdir()
-    base.save(str(folder / "backbone" / "tokenizer.json"))
-    tokenizer = TargetTokenizer(base)
-    tokenizer.save(folder / "tokenizer.json")
-    config = replace(
-        mini_config(tokenizer.size, base.get_vocab_size()),
-        text=TextConfig(
-            hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
-            head_dim=16, vocab_size=tokenizer.size, mrope_section=(4, 2, 2), rope_theta=1e4,
-        ),
-        vision=VisionConfig(
-            hidden_size=32, intermediate_size=64, depth=2, num_heads=2, out_hidden_size=64,
-            num_position_embeddings=100, deepstack_visual_indexes=(0,),
-        ),
-        expert=ExpertConfig(hidden_size=32, intermediate_size=32, num_attention_heads=2, head_dim=16),
-    )  # fmt: skip
-    write_configs(folder, config, tokenizer.trajectory_ids, base.get_vocab_size(),
-                  {token: base.token_to_id(token) for token in BASE_TOKENS})  # fmt: skip
-    torch.manual_seed(0)
-    network = AlpamayoTarget(config)
-    with torch.no_grad():
-        for parameter in network.language_model.parameters():
-            if parameter.ndim > 1:
-                parameter.mul_(5)
-        network.vlm.lm_head.weight.mul_(30)  # else it says every word with the same probability
-    save_target(network, folder)
-    return folder
 
 
 def draft_run(target, data, out, kind, features, *, steps, rope="flat", **training):
@@ -191,6 +130,20 @@ def test_states_of_another_kind_are_refused(target, data, features, tmp_path):
     run.settings = replace(run.settings, taps=(1, 2, 4))
     with pytest.raises(InputError, match="holds states made with another taps; delete it"):
         run._features("train")
+
+
+def test_only_as_many_shards_are_read_as_hold_enough_samples():
+    shards = [SimpleNamespace(sample_frame=range(30), number=number) for number in range(40)]
+    chosen = [shard.number for shard in draft_training.spread(shards, 240)]
+    assert len(chosen) == 9 and chosen[0] == 0 and chosen[-1] == 39 and chosen == sorted(set(chosen))
+    assert len(draft_training.spread(shards, 10**6)) == 40 and len(draft_training.spread(shards[:1], 4)) == 1
+
+
+def test_a_run_under_way_goes_on_as_it_began(target, data, features, tmp_path):
+    draft_run(target, data, tmp_path / "draft", "dflash", features, steps=1).run()
+    draft_run(target, data, tmp_path / "draft", "dflash", features, steps=2).run()  # more steps are the same run
+    with pytest.raises(InputError, match="is a run with another learning_rate, rope; delete it"):
+        draft_run(target, data, tmp_path / "draft", "dflash", features, steps=2, rope="mirror", learning_rate=1.0).run()
 
 
 @pytest.mark.parametrize("wrong", [{"kind": "medusa"}, {"kind": "eagle3", "rope": "spiral"}])
