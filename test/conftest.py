@@ -81,7 +81,7 @@ def tiny_target(tiny_scenes, tmp_path_factory) -> Path:
                 parameter.mul_(5)
         network.vlm.lm_head.weight.mul_(30)  # else it says every word with the same probability
     save_target(network, folder)
-    (folder / "model.yaml").write_text(f"max_new_tokens: {TINY_TOKENS}\naction_steps: 4\n")
+    (folder / "model.yaml").write_text(f"max_new_tokens: {TINY_TOKENS}\n")
     return folder
 
 

@@ -3,16 +3,18 @@ processor's do, and divided by the cores they bound the wall time from below.
 """
 
 import time
-from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from specdrive_ros.evaluation.ablation.cells import DISTILLED, STATIC, Cell
 from specdrive_ros.evaluation.ablation.making import Making
 
 STEPS = 3  # measured, behind one that is not
+SAMPLES = 32  # states cached for it
 STATES = "states"  # what a run's progress is called while it caches
+AARL = "aarl"
 
 
 class Enough(Exception):
@@ -23,16 +25,18 @@ class Enough(Exception):
 class StepClock:
     """A `progress` that notes the processor's time at each step of a training and ends it behind the last."""
 
-    progress: Callable
     at_s: list[float] = field(default_factory=list)
+    states_s: float = 0.0
+    states: int = 0
 
     @contextmanager
-    def __call__(self, name: str, total: int, done: int = 0):
-        if name.startswith(STATES):
-            with self.progress(name, total, done) as bar:
-                yield bar
-        else:
-            yield self
+    def __call__(self, name: str, _total: int, _done: int = 0):
+        begun = time.process_time()
+        yield SimpleNamespace(advance=self._count_states) if name.startswith(STATES) else self
+        self.states_s += time.process_time() - begun
+
+    def _count_states(self, samples: int = 1, _text: str = "") -> None:
+        self.states += samples
 
     def advance(self, steps: int = 1, _text: str = "") -> None:
         if steps:
@@ -45,27 +49,31 @@ class StepClock:
         return (self.at_s[-1] - self.at_s[0]) / (len(self.at_s) - 1)
 
 
-def step_seconds(making: Making, cell: Cell) -> float:
-    """Processor seconds of one step of a cell's training, which is then left as it is."""
-    clock = StepClock(making.progress)
+def clocked(making: Making, cell: Cell) -> StepClock:
+    """A few steps of a cell's training, which is then left as it is."""
+    clock = StepClock()
     with suppress(Enough):
         replace(making, progress=clock).make(cell)
-    return clock.step_s
+    return clock
 
 
 def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict]:
-    """Per kind: seconds a step and minutes a cell, distilled and post-trained. scratch: a folder for what is not kept."""
-    never = 10**6
-    trying = replace(making, out=scratch, runtime="torch",
+    """Of the target's states, which are cached once, and per kind: processor seconds a step and minutes a cell, distilled
+    and post-trained, its evaluations not counted. scratch: a folder for what is not kept."""
+    never, few = 10**6, replace(making.features, count=SAMPLES)
+    trying = replace(making, out=scratch, runtime="torch", features=few,
                      distillation=replace(making.distillation, steps=never, evaluate_every=never, save_every=never),
                      aarl=replace(making.aarl, steps=never, evaluated=1, evaluate_every=never, save_every=never))  # fmt: skip
     found = []
     for kind in kinds:
         begun = Cell(kind, "flat", DISTILLED, 0)
-        distil = step_seconds(trying, begun)
-        replace(trying, distillation=replace(trying.distillation, steps=1)).make(begun)  # any draft will do to go on from
-        post = step_seconds(trying, Cell(kind, "flat", STATIC, 0))
-        found += [_row(kind, DISTILLED, distil, making.distillation.steps), _row(kind, "aarl", post, making.aarl.steps)]
+        distilling = clocked(trying, begun)
+        replace(trying, distillation=replace(trying.distillation, steps=1), progress=StepClock()).make(begun)
+        post = clocked(trying, Cell(kind, "flat", STATIC, 0))  # on any draft
+        if not found:
+            found.append(_row("target", STATES, distilling.states_s / max(distilling.states, 1), making.features.count * 11 // 10))
+        found += [_row(kind, DISTILLED, distilling.step_s, making.distillation.steps),
+                  _row(kind, AARL, post.step_s, making.aarl.steps)]  # fmt: skip
     return found
 
 
