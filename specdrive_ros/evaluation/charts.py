@@ -23,7 +23,9 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], lab
     low, scale = low - margin, (WIDTH - LEFT - 90) / (high - low + 2 * margin)
     height, parts = 8 + ROW * len(rows), []
     if zero:
-        parts.append(f'<line class="deadline" x1="{_n(LEFT - low * scale)}" x2="{_n(LEFT - low * scale)}" y1="0" y2="{height}"/>')
+        parts.append(
+            f'<line class="deadline" x1="{_n(LEFT - low * scale)}" x2="{_n(LEFT - low * scale)}" y1="0" y2="{height}"/>'
+        )
     for number, (name, mean, lower, upper) in enumerate(rows):
         y = 14 + ROW * number
         x = LEFT + (mean - low) * scale
@@ -48,12 +50,17 @@ def curves(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], label:
         y = height - bottom - (value - low) / (high - low) * (height - top - bottom)
         parts.append(f'<line class="grid" x1="{left}" x2="{WIDTH - right}" y1="{_n(y)}" y2="{_n(y)}"/>')
         parts.append(_text(left - 6, y + 4, f"{value:.3g}", "end"))
-    parts += [_text(left + (WIDTH - left - right) * share, height - bottom + 14, f"{share * last:.0f}", "middle") for share in (0, 0.5, 1)]
+    parts += [
+        _text(left + (WIDTH - left - right) * share, height - bottom + 14, f"{share * last:.0f}", "middle")
+        for share in (0, 0.5, 1)
+    ]
     ends = []
     for number, (name, (at, line)) in enumerate(series.items()):
         x = left + np.asarray(at, float) / last * (WIDTH - left - right)
         y = height - bottom - (np.asarray(line, float) - low) / (high - low) * (height - top - bottom)
-        stroke = f"stroke:{SHADES[number % len(SHADES)]};stroke-width:2" + (";stroke-dasharray:6 3" if number % 2 else "")
+        stroke = f"stroke:{SHADES[number % len(SHADES)]};stroke-width:2" + (
+            ";stroke-dasharray:6 3" if number % 2 else ""
+        )
         parts.append(f'<polyline style="{stroke}" points="{" ".join(f"{_n(a)},{_n(b)}" for a, b in zip(x, y))}"/>')
         ends.append((float(y[-1]), f"{name} {line[-1]:.3g}"))
     below = -np.inf
@@ -75,9 +82,14 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], l
         parts.append(_text(LEFT - 10, y + 13, name, "end"))
         for number, share in enumerate(shares):
             wide = share * span
-            parts.append(f'<rect x="{_n(x)}" y="{y}" width="{_n(max(wide, 0))}" height="17" style="fill:{SHADES[number]}"/>')
+            parts.append(
+                f'<rect x="{_n(x)}" y="{y}" width="{_n(max(wide, 0))}" height="17" style="fill:{SHADES[number]}"/>'
+            )
             if share >= 1 / 12:
-                parts.append(f'<text x="{_n(x + wide / 2)}" y="{y + 13}" text-anchor="middle" style="fill:#fff">{share:.0%}</text>')
+                parts.append(
+                    f'<text x="{_n(x + wide / 2)}" y="{y + 13}" text-anchor="middle" style="fill:#fff">'
+                    f"{share:.0%}</text>"
+                )
             x += wide
     return svg(WIDTH, 28 + ROW * len(rows), parts, label)
 
@@ -92,8 +104,10 @@ def heat(values: np.ndarray, rows: Sequence[str], columns: Sequence[str], label:
         parts.append(_text(LEFT - 10, y + 14, name, "end"))
         for place, value in enumerate(values[row]):
             strength = value / largest
-            parts.append(f'<rect x="{_n(LEFT + place * wide)}" y="{y}" width="{_n(wide - 1)}" height="{ROW - 1}" '
-                         f'style="fill:{SHADES[0]};opacity:{strength:.2f}"/>')  # fmt: skip
+            parts.append(
+                f'<rect x="{_n(LEFT + place * wide)}" y="{y}" width="{_n(wide - 1)}" height="{ROW - 1}" '
+                f'style="fill:{SHADES[0]};opacity:{strength:.2f}"/>'
+            )
             parts.append(_text(LEFT + (place + 0.5) * wide, y + 14, f"{value:.2f}".lstrip("0") or "0", "middle"))
     return svg(WIDTH, 24 + ROW * len(rows), parts, label)
 

@@ -81,12 +81,22 @@ class DFlashPolicy(DraftPolicy):
     def slots(self, batch: dict[str, Tensor], states: States) -> Tensor:
         """Log-probabilities [B, A, n, W]; n less than the block leaves its last slots out."""
         config, count = self.draft.config, states.tokens.shape[-1]
-        blocks = make_blocks(batch["token_ids"], batch["loss_mask"], states.anchors, states.keep, config.block_size,
-                             config.mask_token_id, None)  # fmt: skip
+        blocks = make_blocks(
+            batch["token_ids"],
+            batch["loss_mask"],
+            states.anchors,
+            states.keep,
+            config.block_size,
+            config.mask_token_id,
+            None,
+        )
         hidden = block_states(
-            self.draft, self.target[0].embed(blocks.token_ids.flatten(1)), batch["taps"],
-            *block_rotary(self.rope, batch["positions"], blocks.positions), blocks.mask,
-        ).unflatten(1, (-1, config.block_size))  # fmt: skip
+            self.draft,
+            self.target[0].embed(blocks.token_ids.flatten(1)),
+            batch["taps"],
+            *block_rotary(self.rope, batch["positions"], blocks.positions),
+            blocks.mask,
+        ).unflatten(1, (-1, config.block_size))
         logits = hidden[:, :, 1 : 1 + count] @ self.target[0].head[self.word_ids].T
         return torch.log_softmax(logits, -1)
 
@@ -105,8 +115,17 @@ class Eagle3Policy(DraftPolicy):
         super().__init__(draft, target, draft.token_ids)
 
     def forward(self, batch, states, tokens):
-        return torch.stack(self.run(batch, states, tokens.shape[2], tokens.shape[3],
-                                    lambda _, step: self.word_places[tokens[..., step]], tokens)[0], 3)  # fmt: skip
+        return torch.stack(
+            self.run(
+                batch,
+                states,
+                tokens.shape[2],
+                tokens.shape[3],
+                lambda _, step: self.word_places[tokens[..., step]],
+                tokens,
+            )[0],
+            3,
+        )
 
     def sample(self, batch, states, rollouts, generator):
         def draw(log_probs: Tensor, step: int) -> Tensor:
@@ -114,13 +133,24 @@ class Eagle3Policy(DraftPolicy):
 
         return self.run(batch, states, rollouts, states.tokens.shape[-1], draw)[1]
 
-    def run(self, batch: dict[str, Tensor], states: States, rollouts: int, ahead: int, pick: Pick,
-            forced: Tensor | None = None) -> tuple[list[Tensor], Tensor]:
+    def run(
+        self,
+        batch: dict[str, Tensor],
+        states: States,
+        rollouts: int,
+        ahead: int,
+        pick: Pick,
+        forced: Tensor | None = None,
+    ) -> tuple[list[Tensor], Tensor]:
         """Log-probabilities of each step [B, A, R, W], and the ids written [B, A, R, n]: those picked, or `forced`."""
         chain = Eagle3Chain(self, batch, states, rollouts)
         found, written = [], []
         for step in range(ahead):
-            found.append(torch.log_softmax(self.draft.logits(chain.hidden), -1).unflatten(1, states.anchors.shape[1:] + (rollouts,)))
+            found.append(
+                torch.log_softmax(self.draft.logits(chain.hidden), -1).unflatten(
+                    1, states.anchors.shape[1:] + (rollouts,)
+                )
+            )
             written.append(self.word_ids[pick(found[-1], step)] if forced is None else forced[..., step])
             if step + 1 < ahead:
                 chain.advance(written[-1].flatten(1))
@@ -136,7 +166,9 @@ class Eagle3Chain:
         self.rollouts, self.step, self.own, self.weights = rollouts, 0, [], []
         fused = policy.draft.fc(batch["taps"])
         joined = self.layer.joined(policy.target[0].embed(shifted(batch["token_ids"])), fused)
-        self.rows = (states.anchors - 1).clamp(min=0).repeat_interleave(rollouts, 1)  # of the token before the newest, [B, T]
+        self.rows = (
+            (states.anchors - 1).clamp(min=0).repeat_interleave(rollouts, 1)
+        )  # of the token before the newest, [B, T]
         self.positions = batch["positions"]
         self.base = self.layer.self_attn.rows(joined, self._tables_of_all())
         self.mask = self._mask(joined.shape[1])
@@ -184,7 +216,7 @@ def run_lengths(right: Tensor) -> Tensor:
 
 
 def passes_of(runs: np.ndarray) -> int:
-    """Passes of the target that a text takes. runs [N]: tokens accepted behind each of its N tokens, were it the newest.
+    """Passes of the target that a text takes. runs [N]: tokens accepted behind each of its tokens, were it the newest.
 
     The first token comes with the prefill; a pass accepts a run and adds the target's own token; a closing token that
     the target had to write itself takes a pass of its own, for its row in the cache.

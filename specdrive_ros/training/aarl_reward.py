@@ -110,8 +110,13 @@ class Rewards:
         Tokens ahead are as many as the answer has there, or fewer.
         """
         texts = [closed_text(answer, newest, tokens, self.rules) for _, answer, newest, tokens in rollouts]
-        self._learn([(number, answer, text) for (number, answer, *_), text in zip(rollouts, texts)
-                     if text is not None and text != answer])  # fmt: skip
+        self._learn(
+            [
+                (number, answer, text)
+                for (number, answer, *_), text in zip(rollouts, texts)
+                if text is not None and text != answer
+            ]
+        )
         return np.array([self._reward(rollout, text) for rollout, text in zip(rollouts, texts)])
 
     def _reward(self, rollout: tuple[int, Text, int, Sequence[int]], text: Text | None) -> float:

@@ -1,7 +1,7 @@
 """One run of action-aware RL: a target, a distilled draft and scenes in, a post-trained draft and its curve out.
 
-    out/config.json, out/model.safetensors   the draft, as `train draft` writes one
-    out/run/                                 state, known rewards, curve.jsonl, TensorBoard, training.json
+out/config.json, out/model.safetensors   the draft, as `train draft` writes one
+out/run/                                 state, known rewards, curve.jsonl, TensorBoard, training.json
 """
 
 import json
@@ -38,8 +38,19 @@ class AarlRun:
     """model: the target; draft: folder of the distilled one; data: scenes; features: where the target's states are
     cached, `count` of them where none are yet; out: the finished draft."""
 
-    def __init__(self, model: ModelSettings, draft: Path, data: Path, features: Path, out: Path,
-                 training: AarlTraining, progress, log, count: int = 6000, seed: int = 0):
+    def __init__(
+        self,
+        model: ModelSettings,
+        draft: Path,
+        data: Path,
+        features: Path,
+        out: Path,
+        training: AarlTraining,
+        progress,
+        log,
+        count: int = 6000,
+        seed: int = 0,
+    ):
         self.model, self.draft, self.data, self.features, self.out = model, draft, data, features, out
         self.progress, self.log, self.count, self.seed = progress, log, count, seed
         self.config = TargetConfig.load(model.checkpoint)
@@ -54,8 +65,14 @@ class AarlRun:
         with self.progress(f"aarl {self.training.anchor}", self.training.steps) as bar:
             curve = train_aarl(stage, train, validation, self.run_folder, bar, self.log)
         save_draft(stage.policy.draft, self.out)
-        result = {"aarl": asdict(self.training), "draft": str(self.draft), "features": train.record, "curve": curve,
-                  "texts_known": len(stage.rewards.known), "torch": torch.__version__}  # fmt: skip
+        result = {
+            "aarl": asdict(self.training),
+            "draft": str(self.draft),
+            "features": train.record,
+            "curve": curve,
+            "texts_known": len(stage.rewards.known),
+            "torch": torch.__version__,
+        }
         (self.run_folder / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
         return result
 
@@ -65,9 +82,17 @@ class AarlRun:
         self._check_record(target.fingerprint)
         (train, samples, frames), (validation, *_) = (self._split(split) for split in ("train", "validation"))
         shape = (self.config.action_space.n_waypoints, 2)
-        noise = np.float32(self.model.action_noise) * np.random.default_rng(self.seed).standard_normal(shape, np.float32)
-        source = FlowTrajectories(self.network, samples, frames, chosen_samples(len(samples), len(train)), noise,
-                                  steps=self.model.action_steps)  # fmt: skip
+        noise = np.float32(self.model.action_noise) * np.random.default_rng(self.seed).standard_normal(
+            shape, np.float32
+        )
+        source = FlowTrajectories(
+            self.network,
+            samples,
+            frames,
+            chosen_samples(len(samples), len(train)),
+            noise,
+            steps=self.model.action_steps,
+        )
         torch.manual_seed(self.training.seed)
         policy = make_policy(load_draft_network(self.draft, self.config.text), target)
         return AarlStage(policy, Rewards(source, self.rules, self.training.reward), self.training), train, validation
@@ -85,7 +110,10 @@ class AarlRun:
     def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
         shards, folder = open_shards(self.data / split), self.features / split
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
-        samples, frames = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid)), FrameFeatures(self.network, shards)
+        samples, frames = (
+            SampleSet(shards, self.config, self.tokenizer, np.asarray(grid)),
+            FrameFeatures(self.network, shards),
+        )
         settings = self._feature_settings(folder, self.count if split == "train" else max(1, self.count // 10))
         writer = FeatureWriter(self.network, samples, frames, self.rules, settings)
         with self.progress(f"states, {split}", min(settings.count, len(samples))) as bar:
@@ -97,9 +125,14 @@ class AarlRun:
         if not (folder / RECORD).exists():
             return FeatureSettings(taps, count=count, max_new_tokens=self.model.max_new_tokens)
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        found = FeatureSettings(tuple(record.pop("taps")), **{name: value for name, value in record.items() if name != "target"})
+        found = FeatureSettings(
+            tuple(record.pop("taps")), **{name: value for name, value in record.items() if name != "target"}
+        )
         if found.taps != taps:
-            raise InputError(f"{folder}: holds states of taps {list(found.taps)}, {self.draft} reads {list(taps)}; name another folder")
+            raise InputError(
+                f"{folder}: holds states of taps {list(found.taps)}, {self.draft} reads {list(taps)}; "
+                "name another folder"
+            )
         return found
 
     def _check_record(self, target: str) -> None:

@@ -1,8 +1,8 @@
 """Action-aware RL on a distilled draft: GRPO with an action reward and an anchor on canonical positions. Resumable.
 
 A step: states in the target's own answers, K rollouts of the draft from each, their rewards (`aarl_reward.py`), some
-updates of the objective (`aarl_objective.py`). Everything is drawn from (seed, step) alone and the rewards already known
-are kept beside the state, so a run killed in the middle ends with the figures of an unbroken one.
+updates of the objective (`aarl_objective.py`). Everything is drawn from (seed, step) alone and the rewards already
+known are kept beside the state, so a run killed in the middle ends with the figures of an unbroken one.
 """
 
 import copy
@@ -38,9 +38,13 @@ CURVE = "curve.jsonl"
 
 @dataclass(frozen=True)
 class AarlTraining:
-    """samples, states, rollouts: a step draws `samples` x `states` groups of `rollouts`; pool: samples drawn from, spread
-    over all, since each new one costs a prefill; ahead: tokens a rollout has, a block less its first; updates: of the
-    objective a step; clip_low, clip_high: how far the ratio may leave 1; anchor_weight: of the KL term."""
+    """samples, states, rollouts: a step draws `samples` x `states` groups of `rollouts`
+    pool:                samples drawn from, spread over all, since each new one costs a prefill
+    ahead:               tokens a rollout has, a block less its first
+    updates:             of the objective a step
+    clip_low, clip_high: how far the ratio may leave 1; anchor_weight: of the KL term
+    evaluated:           validation samples of an evaluation
+    """
 
     anchor: str = "static"
     steps: int = 150
@@ -64,7 +68,17 @@ class AarlTraining:
     def __post_init__(self):
         require(self.anchor in ANCHORS, "train aarl anchor", f"must be one of {', '.join(ANCHORS)}", self.anchor)
         require(self.rollouts >= 2, "train aarl rollouts", "must be 2 or more to make a group", self.rollouts)
-        for name in ("steps", "samples", "states", "ahead", "pool", "updates", "evaluate_every", "evaluated", "save_every"):
+        for name in (
+            "steps",
+            "samples",
+            "states",
+            "ahead",
+            "pool",
+            "updates",
+            "evaluate_every",
+            "evaluated",
+            "save_every",
+        ):
             require(getattr(self, name) >= 1, f"train aarl {name}", "must be at least 1", getattr(self, name))
 
 
@@ -95,7 +109,9 @@ class AarlStage:
         pool = np.linspace(0, len(features) - 1, min(settings.pool, len(features))).astype(int)
         numbers = pool[rng.integers(len(pool), size=settings.samples)]
         batch = features.batch(numbers)
-        anchors, keep = (torch.from_numpy(part) for part in draw_anchors(batch["loss_mask"].numpy(), settings.states, rng))
+        anchors, keep = (
+            torch.from_numpy(part) for part in draw_anchors(batch["loss_mask"].numpy(), settings.states, rng)
+        )
         states = States.at(batch["token_ids"], batch["loss_mask"], anchors, keep, settings.ahead)
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         with torch.no_grad():
@@ -127,16 +143,27 @@ class AarlStage:
         log_probs = policy(group.batch, states, asked)
         chosen = policy.word_places[group.tokens].clamp(min=0)[..., None]
         new = log_probs[:, :, :-1].gather(-1, chosen)[..., 0]
-        gain = clipped_surrogate(new, new.detach() if old is None else old, group.advantages, group.real,
-                                 settings.clip_low, settings.clip_high)  # fmt: skip
+        gain = clipped_surrogate(
+            new,
+            new.detach() if old is None else old,
+            group.advantages,
+            group.real,
+            settings.clip_low,
+            settings.clip_high,
+        )
         own, places = log_probs[:, :, -1], policy.places(states)
         with torch.no_grad():
             reference = self.reference(group.batch, states, states.tokens[:, :, None])[:, :, 0]
         held = anchor_set(settings.anchor, own, reference, places)
         anchor = anchored_divergence(own, reference, held)
         count = states.real.sum().clamp(min=1)
-        figures = {"loss": gain + settings.anchor_weight * anchor, "surrogate": gain, "kl": anchor,
-                   "anchor_set": held.sum() / count, "agreement": canonical(own, places).sum() / count}  # fmt: skip
+        figures = {
+            "loss": gain + settings.anchor_weight * anchor,
+            "surrogate": gain,
+            "kl": anchor,
+            "anchor_set": held.sum() / count,
+            "agreement": canonical(own, places).sum() / count,
+        }
         return figures["loss"], new.detach(), {name: value.detach() for name, value in figures.items()}
 
 
@@ -150,23 +177,30 @@ def evaluate_policy(stage: AarlStage, features: DraftFeatures, count: int, batch
     first_word       the same of the first token ahead alone
     kl               nats from the reference over the positions held; kl_all: over all
     """
-    sums: dict[str, float] = dict.fromkeys(("tokens", "passes", "held", "agreeing", "all", "kl", "kl_all", "right", "first"), 0.0)
+    sums: dict[str, float] = dict.fromkeys(
+        ("tokens", "passes", "held", "agreeing", "all", "kl", "kl_all", "right", "first"), 0.0
+    )
     chosen = np.linspace(0, len(features) - 1, min(count, len(features))).astype(int)
     for numbers in np.array_split(chosen, max(1, len(chosen) // batch)):
         for name, value in _evaluated(stage, features.batch(numbers)).items():
             sums[name] += value
     return {
-        "accepted_length": sums["tokens"] / sums["passes"], "anchor_set": sums["held"] / sums["all"],
-        "anchor_positions": sums["held"], "agreement": sums["agreeing"] / sums["all"],
-        "first_word": sums["right"] / sums["first"], "kl": sums["kl"] / max(sums["held"], 1.0),
+        "accepted_length": sums["tokens"] / sums["passes"],
+        "anchor_set": sums["held"] / sums["all"],
+        "anchor_positions": sums["held"],
+        "agreement": sums["agreeing"] / sums["all"],
+        "first_word": sums["right"] / sums["first"],
+        "kl": sums["kl"] / max(sums["held"], 1.0),
         "kl_all": sums["kl_all"] / sums["all"],
-    }  # fmt: skip
+    }
 
 
 def _evaluated(stage: AarlStage, batch: dict[str, Tensor]) -> dict[str, float]:
     """Sums over a batch, from a state at every token of the answers."""
     states = every_state(batch, stage.training.ahead)
-    own, reference = (each(batch, states, states.tokens[:, :, None])[:, :, 0] for each in (stage.policy, stage.reference))
+    own, reference = (
+        each(batch, states, states.tokens[:, :, None])[:, :, 0] for each in (stage.policy, stage.reference)
+    )
     places = stage.policy.places(states)
     held, apart = anchor_set(stage.training.anchor, own, reference, places), divergence(own, reference)
     right = canonical(own, places)
@@ -174,10 +208,14 @@ def _evaluated(stage: AarlStage, batch: dict[str, Tensor]) -> dict[str, float]:
     return {
         "tokens": float(lengths.sum()),
         "passes": float(sum(passes_of(row[:length]) for row, length in zip(runs, lengths))),
-        "held": float(held.sum()), "agreeing": float(right.sum()), "all": float(states.real.sum()),
-        "kl": float((apart * held).sum()), "kl_all": float((apart * states.real).sum()),
-        "right": float(right[..., 0].sum()), "first": float(states.real[..., 0].sum()),
-    }  # fmt: skip
+        "held": float(held.sum()),
+        "agreeing": float(right.sum()),
+        "all": float(states.real.sum()),
+        "kl": float((apart * held).sum()),
+        "kl_all": float((apart * states.real).sum()),
+        "right": float(right[..., 0].sum()),
+        "first": float(states.real[..., 0].sum()),
+    }
 
 
 def every_state(batch: dict[str, Tensor], ahead: int) -> States:
@@ -190,10 +228,12 @@ def every_state(batch: dict[str, Tensor], ahead: int) -> States:
 
 
 def train_aarl(stage: AarlStage, train: DraftFeatures, validation: DraftFeatures, folder: Path, bar, log) -> list[dict]:
-    """Runs to the end, resuming from `folder`. Returns the curve: one record an evaluation, the first before any step."""
+    """Runs to the end, resuming from `folder`. Returns the curve: a record an evaluation, the first before any step."""
     settings = stage.training
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    optimizer = torch.optim.AdamW(stage.policy.parameters(), lr=settings.learning_rate, weight_decay=0.0, betas=(0.9, 0.95))
+    optimizer = torch.optim.AdamW(
+        stage.policy.parameters(), lr=settings.learning_rate, weight_decay=0.0, betas=(0.9, 0.95)
+    )
     state_path, rewards_path = folder / "state.safetensors", folder / "rewards.json"
     step, record = load_state(state_path, stage.policy, optimizer)
     if step:
@@ -216,7 +256,9 @@ def train_aarl(stage: AarlStage, train: DraftFeatures, validation: DraftFeatures
     return curve
 
 
-def aarl_step(stage: AarlStage, optimizer, accelerator: Accelerator, train: DraftFeatures, step: int) -> dict[str, float]:
+def aarl_step(
+    stage: AarlStage, optimizer, accelerator: Accelerator, train: DraftFeatures, step: int
+) -> dict[str, float]:
     settings, asked = stage.training, stage.rewards.asked
     group, old, figures = stage.draw(train, step), None, {}
     for param_group in optimizer.param_groups:
@@ -226,10 +268,12 @@ def aarl_step(stage: AarlStage, optimizer, accelerator: Accelerator, train: Draf
         old = new if old is None else old
         descend(accelerator, stage.policy, optimizer, loss)
     return {name: float(value) for name, value in figures.items()} | {
-        "reward": float(group.rewards.mean()), "reward_spread": float(group.rewards.std(-1).mean()),
+        "reward": float(group.rewards.mean()),
+        "reward_spread": float(group.rewards.std(-1).mean()),
         "floored": float((group.rewards == settings.reward.floor).mean()),
-        "plans": float(stage.rewards.asked - asked), "texts_known": float(len(stage.rewards.known)),
-    }  # fmt: skip
+        "plans": float(stage.rewards.asked - asked),
+        "texts_known": float(len(stage.rewards.known)),
+    }
 
 
 def _log(log, kind: str, figures: dict[str, float], step: int) -> None:

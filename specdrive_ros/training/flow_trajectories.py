@@ -21,8 +21,17 @@ class FlowTrajectories:
     """`TrajectorySource` over samples. chosen: [n] which of them number k is; noise: [W, 2] the head starts from;
     remembered: prompts whose keys and values are kept."""
 
-    def __init__(self, target: AlpamayoTarget, samples: SampleSet, frames: FrameFeatures, chosen: np.ndarray,
-                 noise: np.ndarray, *, steps: int = FLOW_STEPS, remembered: int = 512):
+    def __init__(
+        self,
+        target: AlpamayoTarget,
+        samples: SampleSet,
+        frames: FrameFeatures,
+        chosen: np.ndarray,
+        noise: np.ndarray,
+        *,
+        steps: int = FLOW_STEPS,
+        remembered: int = 512,
+    ):
         self.target, self.samples, self.frames, self.chosen = target, samples, frames, chosen
         self.noise, self.steps, self.remembered = torch.from_numpy(noise), steps, remembered
         self._prompts: OrderedDict[int, KeyValues] = OrderedDict()
@@ -37,8 +46,9 @@ class FlowTrajectories:
         written = self.target.text_forward(self.target.embed(ids), (slots + delta).expand(3, len(ids), -1), past=past)
         visible = torch.arange(prompt + ids.shape[1]) < (prompt + lengths)[:, None]
         waypoints = (prompt + lengths + delta)[:, None] + torch.arange(len(self.noise))
-        action = self.target.sample(self.noise.expand(len(ids), -1, -1), written.key_values,
-                                    waypoints.expand(3, -1, -1), visible, self.steps)  # fmt: skip
+        action = self.target.sample(
+            self.noise.expand(len(ids), -1, -1), written.key_values, waypoints.expand(3, -1, -1), visible, self.steps
+        )
         v0s = self.samples.v0s[self.chosen[numbers]]
         plan = action_to_trajectory(self.target.config.action_space, action.numpy(), v0s)
         return np.concatenate([plan.xyz[..., :2], plan.yaw[..., None]], axis=-1)
@@ -64,6 +74,10 @@ class FlowTrajectories:
         image_mask = torch.zeros(ids.shape, dtype=torch.bool)
         image_mask[:, torch.from_numpy(np.asarray(prompt.image_rows))] = True
         positions = torch.from_numpy(np.asarray(prompt.position_ids))[:, None].expand(3, *ids.shape)
-        output = self.target.text_forward(self.target.embed_prompt(ids, image_mask, levels[0]), positions,
-                                          deepstack=list(levels[1:]), image_mask=image_mask)  # fmt: skip
+        output = self.target.text_forward(
+            self.target.embed_prompt(ids, image_mask, levels[0]),
+            positions,
+            deepstack=list(levels[1:]),
+            image_mask=image_mask,
+        )
         return [(keys[0], values[0]) for keys, values in output.key_values]

@@ -35,7 +35,9 @@ def test_the_ratio_is_clipped_where_it_would_gain_by_going_further():
 def test_a_clipped_ratio_has_no_gradient_and_one_within_has():
     for ratio, moves in ((1.1, True), (1.4, False)):
         new = torch.tensor([[math.log(ratio)]], requires_grad=True)
-        clipped_surrogate(new, torch.zeros(1, 1), torch.ones(1), torch.ones(1, 1, dtype=torch.bool), 0.2, 0.28).backward()
+        clipped_surrogate(
+            new, torch.zeros(1, 1), torch.ones(1), torch.ones(1, 1, dtype=torch.bool), 0.2, 0.28
+        ).backward()
         assert bool(new.grad.abs().sum() > 0) is moves
 
 
@@ -60,13 +62,15 @@ def test_static_holds_the_references_positions_and_self_the_policys():
     assert anchor_set("static", own, reference, places).tolist() == [True, True, False]
     assert anchor_set("self", own, reference, places).tolist() == [False, True, False]
     each = divergence(own, reference)
-    assert float(anchored_divergence(own, reference, torch.tensor([True, True, False]))) == pytest.approx(float(each[:2].mean()))
+    assert float(anchored_divergence(own, reference, torch.tensor([True, True, False]))) == pytest.approx(
+        float(each[:2].mean())
+    )
     assert float(anchored_divergence(own, reference, torch.zeros(3, dtype=torch.bool))) == 0.0
 
 
 def post_trained(anchor: str, seed: int = 0) -> tuple[list[int], list[float]]:
     """A policy of two words at 60 places, logits of its own each, whose first choice is the target's word (0) at every
-    place, with a margin that differs. Rewards are noise: neither word is better. (size of the set, agreement) a step."""
+    place, with a margin that differs. Rewards are noise: neither word is better. Set size and agreement a step."""
     torch.manual_seed(seed)
     places, rollouts = 60, 4
     margins = torch.linspace(0.05, 2.0, places)
@@ -79,8 +83,14 @@ def post_trained(anchor: str, seed: int = 0) -> tuple[list[int], list[float]]:
         tokens = torch.multinomial(log_probs.detach().exp(), rollouts, replacement=True)
         chosen = log_probs.gather(-1, tokens)
         advantages = group_advantages(torch.randn(places, rollouts))
-        gain = clipped_surrogate(chosen[..., None], chosen.detach()[..., None], advantages,
-                                 torch.ones(places, rollouts, 1, dtype=torch.bool), 0.2, 0.28)  # fmt: skip
+        gain = clipped_surrogate(
+            chosen[..., None],
+            chosen.detach()[..., None],
+            advantages,
+            torch.ones(places, rollouts, 1, dtype=torch.bool),
+            0.2,
+            0.28,
+        )
         held = anchor_set(anchor, log_probs, reference, wanted)
         sizes.append(int(held.sum()))
         agreements.append(float(canonical(log_probs, wanted).float().mean()))

@@ -18,8 +18,17 @@ from specdrive_ros.training.aarl_training import every_state
 from specdrive_ros.training.frozen_target import FrozenTarget
 
 SIZE, WORDS, PROMPT, TAPS = 16, 24, 6, (1, 2, 3)
-SIZES = dict(hidden_size=SIZE, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
-             vocab_size=WORDS, target_layers=4, tap_layers=TAPS, rope_theta=1e4)  # fmt: skip
+SIZES = dict(
+    hidden_size=SIZE,
+    intermediate_size=24,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    vocab_size=WORDS,
+    target_layers=4,
+    tap_layers=TAPS,
+    rope_theta=1e4,
+)
 
 
 def draft_of(kind: str, rope: str):
@@ -49,10 +58,12 @@ def batch():
     image = torch.tensor([[0, 1, 1, 1, 3, 4], [0, 1, 1, 2, 3, 4], [0, 1, 2, 1, 3, 4]])
     positions = torch.cat([image, torch.arange(5, 14).expand(3, -1)], 1)[:, None].expand(3, 2, -1) * real
     return {
-        "token_ids": ids * real, "loss_mask": (real & (torch.arange(max(sizes)) >= PROMPT)).to(torch.uint8),
-        "visible": real, "taps": torch.randn(2, max(sizes), 3 * SIZE, generator=generator) * real[..., None],
+        "token_ids": ids * real,
+        "loss_mask": (real & (torch.arange(max(sizes)) >= PROMPT)).to(torch.uint8),
+        "visible": real,
+        "taps": torch.randn(2, max(sizes), 3 * SIZE, generator=generator) * real[..., None],
         "positions": positions,
-    }  # fmt: skip
+    }
 
 
 def proposed(draft, target, batch, row: int, newest: int, nodes: int):
@@ -65,10 +76,16 @@ def proposed(draft, target, batch, row: int, newest: int, nodes: int):
     ids, positions = batch["token_ids"][row].numpy(), batch["positions"][:, row].numpy()
     runner.begin()
     return runner.propose(
-        DraftContext(ids[:PROMPT], tuple(ids[PROMPT : newest + 1].tolist()), int(ids[newest]),
-                     batch["taps"][row, :newest].numpy(), positions[:, :newest], int(positions[0, newest]) - newest),
+        DraftContext(
+            ids[:PROMPT],
+            tuple(ids[PROMPT : newest + 1].tolist()),
+            int(ids[newest]),
+            batch["taps"][row, :newest].numpy(),
+            positions[:, :newest],
+            int(positions[0, newest]) - newest,
+        ),
         nodes,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("rope", ["flat", "mirror"])
@@ -94,8 +111,13 @@ def test_log_probabilities_are_those_of_the_driving_path(kind, rope, target, bat
 def test_drawn_tokens_have_the_policys_frequencies(kind, target, batch):
     """3,000 rollouts of two tokens from one state: frequencies within four standard errors of the probabilities."""
     policy = make_policy(draft_of(kind, "flat"), target)
-    states = States.at(batch["token_ids"], batch["loss_mask"], torch.tensor([[PROMPT + 1], [PROMPT]]),
-                       torch.ones(2, 1, dtype=torch.bool), 2)  # fmt: skip
+    states = States.at(
+        batch["token_ids"],
+        batch["loss_mask"],
+        torch.tensor([[PROMPT + 1], [PROMPT]]),
+        torch.ones(2, 1, dtype=torch.bool),
+        2,
+    )
     with torch.no_grad():
         drawn = policy.sample(batch, states, 3000, torch.Generator().manual_seed(0))
         probabilities = policy(batch, states, drawn[:, :, :1])[:, 0, 0, 0].exp()
@@ -182,7 +204,9 @@ def toy():
             def state():
                 cache = KeyValueCache(1, 1, 1, 60)
                 output = table.extend(table.embed([1, 2, 3]), np.arange(3)[None].repeat(3, 0), cache)
-                return DecodingState(cache, output.logits[-1], output.taps, 0, np.array([1, 2, 3]), np.arange(3)[None].repeat(3, 0))
+                return DecodingState(
+                    cache, output.logits[-1], output.taps, 0, np.array([1, 2, 3]), np.arange(3)[None].repeat(3, 0)
+                )
 
             return table, state
 

@@ -49,7 +49,7 @@ class Straight:
         (1, [BIN, 4], None),  # a trajectory bin
         (1, [END_OF_TURN, 4], None),
     ],
-)  # fmt: skip
+)
 def test_texts_that_can_be_closed(rules, newest, rollout, text):
     assert closed_text(ANSWER, newest, rollout, rules) == text
 
@@ -78,20 +78,24 @@ def test_rewards_of_token_swaps_by_hand(rules):
     """Word 1 -> 2 at place 3: a tenth of a metre everywhere. 1 -> 7: 0.6 m and a tenth of a radian. Scales 0.5 m and
     0.2 rad, floor -2, length 0.6."""
     rewards = Rewards(Straight(), rules, RewardScale(ade_m=0.5, heading_rad=0.2, floor=-2.0, length=0.6))
-    found = rewards.of([
-        (0, ANSWER, 1, [4, 1, 5]),
-        (0, ANSWER, 1, [4, 2, 5]),
-        (0, ANSWER, 1, [4, 7, 5]),
-        (0, ANSWER, 1, [7, 7, 7]),
-        (0, ANSWER, 1, [COT_END, 4, 5]),
-    ])  # fmt: skip
-    assert found.tolist() == pytest.approx([
-        0.6,  # identical: nothing is disturbed, all accepted
-        -0.1 / 0.5 + 0.6 / 3,
-        -0.6 / 0.5 - 0.1 / 0.2 + 0.6 / 3,
-        -2.0,  # 1.1 m and 0.3 rad would be -3.7: no disturbance costs more than the floor
-        -2.0,  # cannot be closed, so no length term either
-    ])  # fmt: skip
+    found = rewards.of(
+        [
+            (0, ANSWER, 1, [4, 1, 5]),
+            (0, ANSWER, 1, [4, 2, 5]),
+            (0, ANSWER, 1, [4, 7, 5]),
+            (0, ANSWER, 1, [7, 7, 7]),
+            (0, ANSWER, 1, [COT_END, 4, 5]),
+        ]
+    )
+    assert found.tolist() == pytest.approx(
+        [
+            0.6,  # identical: nothing is disturbed, all accepted
+            -0.1 / 0.5 + 0.6 / 3,
+            -0.6 / 0.5 - 0.1 / 0.2 + 0.6 / 3,
+            -2.0,  # 1.1 m and 0.3 rad would be -3.7: no disturbance costs more than the floor
+            -2.0,  # cannot be closed, so no length term either
+        ]
+    )
 
 
 def test_a_text_is_planned_once_and_many_in_a_batch(rules):

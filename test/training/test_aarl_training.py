@@ -19,8 +19,19 @@ from specdrive_ros.training.draft_features import FeatureSettings
 from specdrive_ros.training.draft_training import DraftRun, DraftTraining
 
 TAPS, TOKENS = (1, 2, 3), 14
-SMALL = AarlTraining(steps=4, samples=2, states=2, rollouts=4, ahead=7, pool=4, evaluate_every=2, evaluated=4,
-                     save_every=1, learning_rate=3e-3, warmup=1)  # fmt: skip
+SMALL = AarlTraining(
+    steps=4,
+    samples=2,
+    states=2,
+    rollouts=4,
+    ahead=7,
+    pool=4,
+    evaluate_every=2,
+    evaluated=4,
+    save_every=1,
+    learning_rate=3e-3,
+    warmup=1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +47,20 @@ def distilled(tiny_target, tiny_scenes, features, tmp_path_factory, quiet_progre
     def make(kind):
         if not (folder / kind).exists():
             settings = FeatureSettings(TAPS, count=4, max_new_tokens=TOKENS, dtype="float32", batch=2)
-            training = DraftTraining(kind, steps=30, batch=2, block_size=8, anchors=8, warmup=1, learning_rate=3e-3,
-                                     evaluate_every=1000, save_every=1000)  # fmt: skip
-            DraftRun(tiny_target, tiny_scenes, features, folder / kind, training, settings, quiet_progress, silent()).run()
+            training = DraftTraining(
+                kind,
+                steps=30,
+                batch=2,
+                block_size=8,
+                anchors=8,
+                warmup=1,
+                learning_rate=3e-3,
+                evaluate_every=1000,
+                save_every=1000,
+            )
+            DraftRun(
+                tiny_target, tiny_scenes, features, folder / kind, training, settings, quiet_progress, silent()
+            ).run()
         return folder / kind
 
     return make
@@ -51,8 +73,16 @@ def silent():
 @pytest.fixture
 def aarl(tiny_target, tiny_scenes, features, distilled, quiet_progress):
     def make(kind, out, log=None, **changed):
-        return AarlRun(find_model(tiny_target), distilled(kind), tiny_scenes, features, out, replace(SMALL, **changed),
-                       quiet_progress, log or silent())  # fmt: skip
+        return AarlRun(
+            find_model(tiny_target),
+            distilled(kind),
+            tiny_scenes,
+            features,
+            out,
+            replace(SMALL, **changed),
+            quiet_progress,
+            log or silent(),
+        )
 
     return make
 
@@ -63,7 +93,9 @@ def test_a_run_learns_writes_a_draft_and_logs(aarl, distilled, tmp_path, kind, a
     log = SimpleNamespace(add_scalar=lambda name, value, step: logged.setdefault(name, []).append((step, value)))
     run = aarl(kind, tmp_path / "out", log, anchor=anchor)
     result = run.run()
-    before, after = (load_draft_network(folder, run.config.text).state_dict() for folder in (distilled(kind), tmp_path / "out"))
+    before, after = (
+        load_draft_network(folder, run.config.text).state_dict() for folder in (distilled(kind), tmp_path / "out")
+    )
     assert any(not torch.equal(before[name], after[name]) for name in before)
     curve = [json.loads(line) for line in (tmp_path / "out" / "run" / "curve.jsonl").read_text().splitlines()]
     assert curve == result["curve"] and [each["step"] for each in curve] == [0, 2, 4]
@@ -126,7 +158,9 @@ def test_plans_are_the_planners(aarl, tiny_target, tiny_scenes, tmp_path):
     xyz, rotation = planar_poses(shard.sample_history[sample])
     speed = float(stage.rewards.source.samples.v0s[sample])
     stamps = np.arange(FRAMES_PER_CAMERA) * 100_000_000
-    plan = planner.plan(Observation(int(stamps[-1]), {CAMERA: frames}, {CAMERA: stamps}, EgoHistory(xyz, rotation, speed)))
+    plan = planner.plan(
+        Observation(int(stamps[-1]), {CAMERA: frames}, {CAMERA: stamps}, EgoHistory(xyz, rotation, speed))
+    )
     ids = train.read(sample)
     answer = tuple(ids["token_ids"][ids["loss_mask"].bool()].tolist())
     assert plan.token_ids == answer
@@ -147,13 +181,36 @@ def test_settings_that_mean_nothing_are_refused(wrong):
 
 
 def test_from_the_command_line(tiny_target, tiny_scenes, distilled, features, tmp_path, capsys):
-    argv = ["train", "aarl", "--draft", str(distilled("dflash")), "--model", str(tiny_target), "--data", str(tiny_scenes),
-            "--features", str(features), "--out", str(tmp_path / "out"), "--steps", "1", "--batch", "2", "--rollouts", "3",
-            "--pool", "4", "--anchor", "self"]  # fmt: skip
+    argv = [
+        "train",
+        "aarl",
+        "--draft",
+        str(distilled("dflash")),
+        "--model",
+        str(tiny_target),
+        "--data",
+        str(tiny_scenes),
+        "--features",
+        str(features),
+        "--out",
+        str(tmp_path / "out"),
+        "--steps",
+        "1",
+        "--batch",
+        "2",
+        "--rollouts",
+        "3",
+        "--pool",
+        "4",
+        "--anchor",
+        "self",
+    ]
     assert main([*argv, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["aarl"]["anchor"] == "self" and record["aarl"]["ahead"] == 7  # no longer than DFlash's block
-    assert (tmp_path / "out" / "model.safetensors").is_file() and any((tmp_path / "out" / "run" / "tensorboard").iterdir())
+    assert (tmp_path / "out" / "model.safetensors").is_file() and any(
+        (tmp_path / "out" / "run" / "tensorboard").iterdir()
+    )
     assert main(argv) == 0 and "accepted_length" in capsys.readouterr().out
     assert main([*argv, "--rollouts", "1"]) == 2 and capsys.readouterr().err.count("\n") == 1
     assert main([*argv, "--draft", str(tmp_path)]) == 2 and "config.json" in capsys.readouterr().err

@@ -37,8 +37,8 @@ SETTINGS, NEEDED = "settings.json", "needs.json"
 
 @dataclass(frozen=True)
 class Question:
-    """prompts: of each split; plans: of them, whose plans are compared; traced: held-out ones that attention and tokens are
-    asked of; seed: of the first held-out world."""
+    """prompts: of each split; plans: of them, whose plans are compared; traced: held-out ones that attention and tokens
+    are asked of; seed: of the first held-out world."""
 
     blocks: tuple[int, ...] = (8, 16)
     prompts: int = 120
@@ -58,18 +58,28 @@ class Ablation:
         """The contents of ablation.json."""
         self._check_settings()
         folders = {cell: self.making.make(cell) for cell in self._shown("drafts", self.cells)}
-        measured = {cell: self._measured(cell, folder) for cell, folder in self._shown("cells measured", folders.items())}
+        measured = {
+            cell: self._measured(cell, folder) for cell, folder in self._shown("cells measured", folders.items())
+        }
         looked = {cell: self._looked(folder) for cell, folder in self._shown("cells looked at", folders.items())}
         records = figures.table(measured, self._overheads(folders))
         return {
-            "version": 1, "model": str(self.making.model.checkpoint), "target": self._target, "runtime": self.making.runtime,
-            **asdict(self.question), "conventions": figures.__doc__, "theoretical_formula": figures.THEORETICAL,
-            "distillation": asdict(self.making.distillation), "aarl": asdict(self.making.aarl),
-            "table": records, "comparisons": figures.comparisons(measured),
+            "version": 1,
+            "model": str(self.making.model.checkpoint),
+            "target": self._target,
+            "runtime": self.making.runtime,
+            **asdict(self.question),
+            "conventions": figures.__doc__,
+            "theoretical_formula": figures.THEORETICAL,
+            "distillation": asdict(self.making.distillation),
+            "aarl": asdict(self.making.aarl),
+            "table": records,
+            "comparisons": figures.comparisons(measured),
             "best": {split: figures.best(records, split) for split in SPLITS},
             "curves": {cell.name: curve for cell, folder in folders.items() if (curve := curve_of(folder))},
-            "attention": attention_by_row(looked), "tokens": tokens_by_row(looked, self._needs),
-        }  # fmt: skip
+            "attention": attention_by_row(looked),
+            "tokens": tokens_by_row(looked, self._needs),
+        }
 
     def _shown(self, name: str, items: Sequence) -> Iterator:
         """The items one by one, under a progress bar."""
@@ -83,8 +93,13 @@ class Ablation:
         if (known := read_rows(folder / ROWS, asked)) is not None:
             return known
         draft = load_chain(folder, self.planner, self.making.runtime, self.question.threads, max(self.question.blocks))
-        rows = [row for split in SPLITS for row in measure(self.planner, draft, split, self._prompts(split),
-                                                           self.question.blocks, self.question.plans)]  # fmt: skip
+        rows = [
+            row
+            for split in SPLITS
+            for row in measure(
+                self.planner, draft, split, self._prompts(split), self.question.blocks, self.question.plans
+            )
+        ]
         write_rows(folder / ROWS, asked, rows)
         return rows
 
@@ -109,8 +124,9 @@ class Ablation:
     def _prompts(self, split: str) -> list[HeldOutSample]:
         if split not in self._samples:
             with self.making.progress(f"prompts, {split}", self.question.prompts) as bar:
-                self._samples[split] = prompts(split, self.families, self.question.prompts, self.question.seed,
-                                               lambda: bar.advance(1))  # fmt: skip
+                self._samples[split] = prompts(
+                    split, self.families, self.question.prompts, self.question.seed, lambda: bar.advance(1)
+                )
         return self._samples[split]
 
     @cached_property
@@ -147,9 +163,19 @@ class Ablation:
     def _check_settings(self) -> None:
         """A folder holds drafts of one target and one recipe: with another recipe they would not be made again."""
         making, path = self.making, self.making.out / SETTINGS
-        record = json.loads(json.dumps({"target": self._target, "features": asdict(making.features),
-                                        "distillation": asdict(making.distillation), "aarl": asdict(making.aarl)}))  # fmt: skip
+        record = json.loads(
+            json.dumps(
+                {
+                    "target": self._target,
+                    "features": asdict(making.features),
+                    "distillation": asdict(making.distillation),
+                    "aarl": asdict(making.aarl),
+                }
+            )
+        )
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
         if differing := ", ".join(name for name in record if found.get(name) != record[name]):
-            raise InputError(f"{making.out}: holds an ablation with another {differing}; delete it or name another folder")
+            raise InputError(
+                f"{making.out}: holds an ablation with another {differing}; delete it or name another folder"
+            )
         path.write_text(json.dumps(record, indent=1), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Where a draft looks while it writes ahead: share of its attention on each source, and the entropy, per layer, head and
-step ahead. From every place of the target's own answers, behind the target's own words.
+"""Where a draft looks while it writes ahead: share of its attention on each source, and the entropy.
 
-Two settings of the rotary embedding are compared by it: a mirrored one sees an image's rows at nearly one place, a flat one
+Per layer, head and step ahead, from every place of the target's own answers, behind the target's own words. Two
+settings of the rotary embedding are compared by it: a mirrored one sees an image's rows at nearly one place, a flat one
 a row after another. `rows` says what an even look would give.
 """
 
@@ -20,7 +20,7 @@ from specdrive_ros.training.dflash_training import HIDDEN, block_rotary, make_bl
 
 @torch.no_grad()
 def attention_figures(policy: DraftPolicy, traces: Sequence[Trace], select: TapSelection, ahead: int) -> dict:
-    """share [layers][heads][steps][sources], entropy [layers][heads][steps] in nats, rows [sources]: means over places."""
+    """share [layers][heads][steps][sources], entropy [layers][heads][steps] in nats, rows [sources]."""
     shares, entropies, counted, rows = 0.0, 0.0, 0.0, np.zeros(len(SOURCES))
     for each in traces:
         batch = each.batch(select)
@@ -32,16 +32,22 @@ def attention_figures(policy: DraftPolicy, traces: Sequence[Trace], select: TapS
         rows += np.bincount(each.sources, minlength=len(SOURCES)) / len(traces)
     known = np.maximum(counted, 1)
     return {
-        "sources": list(SOURCES), "places": int(np.max(counted)), "rows": (rows / rows.sum()).round(4).tolist(),
-        "share": (shares / known[:, None]).round(4).tolist(), "entropy": (entropies / known).round(4).tolist(),
+        "sources": list(SOURCES),
+        "places": int(np.max(counted)),
+        "rows": (rows / rows.sum()).round(4).tolist(),
+        "share": (shares / known[:, None]).round(4).tolist(),
+        "entropy": (entropies / known).round(4).tolist(),
         "mean_share": dict(zip(SOURCES, (shares.sum(2) / known.sum()).mean((0, 1)).round(4).tolist())),
         "mean_entropy": round(float((entropies.sum(2) / known.sum()).mean()), 4),
-    }  # fmt: skip
+    }
 
 
 def shares_of(looked: Iterable[Tensor], sources: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over the places that count. looked: per step, weights [layers, heads, places, rows], rows beyond `sources` [S]
-    the draft's own; real: [steps, places] 0 or 1. Returns [layers, heads, steps, sources] and [layers, heads, steps]."""
+    """Sums over the places that count: [layers, heads, steps, sources] and [layers, heads, steps].
+
+    looked: per step, weights [layers, heads, places, rows]; rows beyond `sources` [S] are the draft's own
+    real:   [steps, places] 0 or 1
+    """
     shares, entropies = [], []
     for weights, counts in zip(looked, real):
         own = np.full(weights.shape[-1] - len(sources), AHEAD)
@@ -68,8 +74,15 @@ def _of_eagle3(policy: Eagle3Policy, batch: dict[str, Tensor], states: States) -
 def _of_dflash(policy: DFlashPolicy, batch: dict[str, Tensor], states: States) -> list[Tensor]:
     """A block looks at the context and at its own slots; other blocks, which it does not see, are left out."""
     draft, config = policy.draft, policy.draft.config
-    blocks = make_blocks(batch["token_ids"], batch["loss_mask"], states.anchors, states.keep, config.block_size,
-                         config.mask_token_id, None)  # fmt: skip
+    blocks = make_blocks(
+        batch["token_ids"],
+        batch["loss_mask"],
+        states.anchors,
+        states.keep,
+        config.block_size,
+        config.mask_token_id,
+        None,
+    )
     context, block = block_rotary(policy.rope, batch["positions"], blocks.positions)
     mask = torch.zeros(blocks.mask.shape).masked_fill(~blocks.mask, HIDDEN)[:, 0]
     hidden, found = policy.target[0].embed(blocks.token_ids.flatten(1)), []

@@ -58,12 +58,17 @@ def clocked(making: Making, cell: Cell) -> StepClock:
 
 
 def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict]:
-    """Of the target's states, which are cached once, and per kind: processor seconds a step and minutes a cell, distilled
-    and post-trained, its evaluations not counted. scratch: a folder for what is not kept."""
+    """Of the target's states, cached once, and per kind: processor seconds a step and minutes a cell, distilled and
+    post-trained, its evaluations not counted. scratch: a folder for what is not kept."""
     never, few = 10**6, replace(making.features, count=SAMPLES)
-    trying = replace(making, out=scratch, runtime="torch", features=few,
-                     distillation=replace(making.distillation, steps=never, evaluate_every=never, save_every=never),
-                     aarl=replace(making.aarl, steps=never, evaluated=1, evaluate_every=never, save_every=never))  # fmt: skip
+    trying = replace(
+        making,
+        out=scratch,
+        runtime="torch",
+        features=few,
+        distillation=replace(making.distillation, steps=never, evaluate_every=never, save_every=never),
+        aarl=replace(making.aarl, steps=never, evaluated=1, evaluate_every=never, save_every=never),
+    )
     found = []
     for kind in kinds:
         begun = Cell(kind, "flat", DISTILLED, 0)
@@ -71,11 +76,23 @@ def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict
         replace(trying, distillation=replace(trying.distillation, steps=1), progress=StepClock()).make(begun)
         post = clocked(trying, Cell(kind, "flat", STATIC, 0))  # on any draft
         if not found:
-            found.append(_row("target", STATES, distilling.states_s / max(distilling.states, 1), making.features.count * 11 // 10))
-        found += [_row(kind, DISTILLED, distilling.step_s, making.distillation.steps),
-                  _row(kind, AARL, post.step_s, making.aarl.steps)]  # fmt: skip
+            found.append(
+                _row(
+                    "target", STATES, distilling.states_s / max(distilling.states, 1), making.features.count * 11 // 10
+                )
+            )
+        found += [
+            _row(kind, DISTILLED, distilling.step_s, making.distillation.steps),
+            _row(kind, AARL, post.step_s, making.aarl.steps),
+        ]
     return found
 
 
 def _row(kind: str, stage: str, seconds: float, steps: int) -> dict:
-    return {"kind": kind, "stage": stage, "cpu_s_per_step": round(seconds, 3), "steps": steps, "cpu_minutes": round(seconds * steps / 60, 1)}
+    return {
+        "kind": kind,
+        "stage": stage,
+        "cpu_s_per_step": round(seconds, 3),
+        "steps": steps,
+        "cpu_minutes": round(seconds * steps / 60, 1),
+    }

@@ -1,4 +1,4 @@
-"""What is asked of a cell's network itself, beside its speed: where it looks, and which tokens it gets right. Kept a cell."""
+"""What is asked of a cell's network itself: where it looks, and which tokens it gets right. Kept a cell."""
 
 import json
 import os
@@ -13,7 +13,13 @@ from specdrive_ros.draft.config import DFlashConfig
 from specdrive_ros.draft.taps import TapSelection
 from specdrive_ros.evaluation.ablation.attention import attention_figures
 from specdrive_ros.evaluation.ablation.cells import Cell
-from specdrive_ros.evaluation.ablation.tokens import NEEDS, TokensRight, routine_less_vision, token_figures, tokens_right
+from specdrive_ros.evaluation.ablation.tokens import (
+    NEEDS,
+    TokensRight,
+    routine_less_vision,
+    token_figures,
+    tokens_right,
+)
 from specdrive_ros.evaluation.ablation.traces import Trace
 from specdrive_ros.target.config import TextConfig
 from specdrive_ros.training.aarl_policy import make_policy
@@ -22,8 +28,9 @@ from specdrive_ros.training.frozen_target import FrozenTarget
 LOOKED = "looked.json"
 
 
-def look_at(folder: Path, text: TextConfig, target: FrozenTarget, given: tuple[int, ...], traces: Sequence[Trace],
-            block: int) -> dict:
+def look_at(
+    folder: Path, text: TextConfig, target: FrozenTarget, given: tuple[int, ...], traces: Sequence[Trace], block: int
+) -> dict:
     """Attention and tokens right of the draft in a folder; given: tap layers of the networks the traces are from."""
     draft = load_draft_network(folder, text)
     policy, ahead = make_policy(draft, target), block - 1
@@ -57,10 +64,13 @@ def tokens_by_row(looked: dict[Cell, dict], needs: Sequence[dict[str, Sequence[b
     for cell in sorted(looked):
         found = looked[cell]
         rows.setdefault(cell.row, {})[cell.seed] = [
-            TokensRight(np.array(first, bool), np.array(given, bool)) for first, given in zip(found["first"], found["supplied"])
+            TokensRight(np.array(first, bool), np.array(given, bool))
+            for first, given in zip(found["first"], found["supplied"])
         ]
-    return {row: token_figures(right, where) | {"routine_less_vision": routine_less_vision(right, where)}
-            for row, right in rows.items()}  # fmt: skip
+    return {
+        row: token_figures(right, where) | {"routine_less_vision": routine_less_vision(right, where)}
+        for row, right in rows.items()
+    }
 
 
 def attention_by_row(looked: dict[Cell, dict]) -> dict[str, dict]:

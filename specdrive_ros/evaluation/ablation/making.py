@@ -49,10 +49,21 @@ class Making:
         folder, states = cell.folder(self.out), self.out / "features"
         if cell.stage == DISTILLED:
             training = replace(self.distillation, kind=cell.kind, rope=cell.rope, seed=cell.seed)
-            return DraftRun(self.model.checkpoint, self.data, states, folder, training, self.features, self.progress, log)
+            return DraftRun(
+                self.model.checkpoint, self.data, states, folder, training, self.features, self.progress, log
+            )
         training = replace(self.aarl, anchor=cell.stage, seed=cell.seed)
-        return AarlRun(self.model, cell.distilled.folder(self.out), self.data, states, folder, training, self.progress, log,
-                       self.features.count)  # fmt: skip
+        return AarlRun(
+            self.model,
+            cell.distilled.folder(self.out),
+            self.data,
+            states,
+            folder,
+            training,
+            self.progress,
+            log,
+            self.features.count,
+        )
 
     def _export(self, folder: Path) -> None:
         from specdrive_ros.runtime.draft_export import export_draft

@@ -1,8 +1,9 @@
 """One cell on the driving path: every prompt decoded plainly and with the cell's draft, in turn, from one prefill.
 
-A draft is asked for a chain of block - 1 tokens, so that a pass of the target has `block` rows. DFlash keeps the block it
-was trained with and the first slots are taken. Times are wall times of draft and verification; what the machine does
-meanwhile hits plain decoding of the same prompt alike. Rows are kept a cell, so that an ablation goes on where it stopped.
+A draft is asked for a chain of block - 1 tokens, so that a pass of the target has `block` rows. DFlash keeps the block
+it was trained with and the first slots are taken. Times are wall times of draft and verification; what the machine does
+meanwhile hits plain decoding of the same prompt alike. Rows are kept a cell, so that an ablation goes on where it
+stopped.
 """
 
 import json
@@ -63,8 +64,11 @@ class Chain:
 
 def load_chain(folder: Path, planner: Planner, runtime: str, threads: int, longest_block: int) -> Chain:
     words = np.flatnonzero(~planner.rules.forbidden)
-    return Chain(load_draft(folder, planner.networks, runtime, words=words, threads=threads,
-                            depth=max(longest_block - 2, 0), top_k=1))  # fmt: skip
+    return Chain(
+        load_draft(
+            folder, planner.networks, runtime, words=words, threads=threads, depth=max(longest_block - 2, 0), top_k=1
+        )
+    )
 
 
 class Start:
@@ -90,8 +94,9 @@ class Start:
         return action_to_trajectory(space, action, float(speed_at_t0(space, history.xyz, history.rotation))).xyz[:, :2]
 
 
-def measure(planner: Planner, draft: Chain, split: str, samples: Sequence[HeldOutSample], blocks: Sequence[int],
-            plans: int) -> Iterator[Row]:
+def measure(
+    planner: Planner, draft: Chain, split: str, samples: Sequence[HeldOutSample], blocks: Sequence[int], plans: int
+) -> Iterator[Row]:
     """Rows of every prompt and block. plans: prompts, spread over all, whose plans are compared as well."""
     plain = AutoregressiveDecoder(planner.networks, planner.rules)
     ahead = {block: SpeculativeDecoder(planner.networks, planner.rules, draft, nodes=block - 1) for block in blocks}
@@ -110,9 +115,18 @@ def _rows(start: Start, split: str, plain: Decoder, ahead: dict[int, Decoder], c
     for block, decoder in ahead.items():
         found = decoder.decode(start.fresh())
         apart_m = float(np.linalg.norm(start.plan() - plan, axis=-1).max()) if compare else None
-        yield Row(split, start.sample.family, start.sample.seed, block, len(found.token_ids), found.target_passes,
-                  round(_ms(found), 4), round(_ms(expected), 4), found.token_ids == expected.token_ids,
-                  None if apart_m is None else float(f"{apart_m:.3g}"))  # fmt: skip
+        yield Row(
+            split,
+            start.sample.family,
+            start.sample.seed,
+            block,
+            len(found.token_ids),
+            found.target_passes,
+            round(_ms(found), 4),
+            round(_ms(expected), 4),
+            found.token_ids == expected.token_ids,
+            None if apart_m is None else float(f"{apart_m:.3g}"),
+        )
 
 
 def _ms(reasoning: Reasoning) -> float:

@@ -14,7 +14,9 @@ SPLITS = (VALIDATION, HELD_OUT)
 VALIDATION_OFFSET = 500_000  # beyond the worlds of `data generate`, so that no cached state is of the same world
 
 
-def prompts(split: str, families: Sequence[str], count: int, seed: int, on_prompt: Callable[[], None]) -> list[HeldOutSample]:
+def prompts(
+    split: str, families: Sequence[str], count: int, seed: int, on_prompt: Callable[[], None]
+) -> list[HeldOutSample]:
     """`count` instants, families in turn. seed: of the first held-out world."""
     found = []
     for number, family in enumerate(families):

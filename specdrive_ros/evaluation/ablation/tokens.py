@@ -1,7 +1,7 @@
 """Which tokens a draft gets right by itself: routine ones, or those that need the cameras or the history.
 
-What a token needs is the measure of `evaluation/looking`: the target's greedy choice there, the answer before it given, is
-another one without it. A draft gets a token right
+What a token needs is the measure of `evaluation/looking`: the target's greedy choice there, the answer before it given,
+is another one without it. A draft gets a token right
 
 `first`     as the first token ahead, everything before it true
 `supplied`  in decoding, as a chain of a block: the target only nodded
@@ -62,23 +62,30 @@ def supplied(runs: np.ndarray) -> np.ndarray:
 
 
 def token_figures(right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]]) -> dict:
-    """Share right by need, with intervals over prompts and seeds. right: seed -> one an answer, in the order of `needs`."""
+    """Share right by need, with intervals over prompts and seeds. right: seed -> one an answer, ordered as `needs`."""
     sides = {(how, need): _sides(right, needs, how, need) for how in ("first", "supplied") for need in NEEDS}
     return {
         "tokens": {need: int(sides["first", need][1][0].sum()) for need in NEEDS},
-        **{how: {need: crossed_mean(*sides[how, need]) if sides[how, need][1].sum() else None for need in NEEDS}
-           for how in ("first", "supplied")},
-    }  # fmt: skip
+        **{
+            how: {need: crossed_mean(*sides[how, need]) if sides[how, need][1].sum() else None for need in NEEDS}
+            for how in ("first", "supplied")
+        },
+    }
 
 
-def routine_less_vision(right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]]) -> dict | None:
-    """How much oftener a routine token is right at first than one that needs the cameras; None where one kind is absent."""
+def routine_less_vision(
+    right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]]
+) -> dict | None:
+    """How much oftener a routine token is right at first than one that needs the cameras; None where one is absent."""
     routine, vision = (_sides(right, needs, "first", need) for need in ("routine", "vision"))
     return crossed_difference(*routine, *vision) if routine[1].sum() and vision[1].sum() else None
 
 
 def _sides(right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]], how: str, need: str):
     """parts and wholes [seeds, answers]; the first token of an answer is left out."""
-    parts = [[float((getattr(one, how) & where[need])[1:].sum()) for one, where in zip(ones, needs)] for ones in right.values()]
+    parts = [
+        [float((getattr(one, how) & where[need])[1:].sum()) for one, where in zip(ones, needs)]
+        for ones in right.values()
+    ]
     wholes = [[float(where[need][1:].sum()) for where in needs] for _ in right]
     return np.array(parts), np.array(wholes)

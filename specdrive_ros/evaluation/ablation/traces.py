@@ -36,10 +36,12 @@ class Trace:
         size = len(self.token_ids)
         written = torch.arange(size) >= size - len(self.answer)
         return {
-            "token_ids": torch.from_numpy(self.token_ids)[None], "loss_mask": written.to(torch.uint8)[None],
-            "visible": torch.ones(1, size, dtype=torch.bool), "taps": torch.from_numpy(select(self.taps))[None],
+            "token_ids": torch.from_numpy(self.token_ids)[None],
+            "loss_mask": written.to(torch.uint8)[None],
+            "visible": torch.ones(1, size, dtype=torch.bool),
+            "taps": torch.from_numpy(select(self.taps))[None],
             "positions": torch.from_numpy(self.positions)[:, None],
-        }  # fmt: skip
+        }
 
 
 def trace(planner: Planner, sample: HeldOutSample) -> Trace:
@@ -50,8 +52,14 @@ def trace(planner: Planner, sample: HeldOutSample) -> Trace:
     behind = text_positions(start.length, len(answer), state.rope_delta)
     output = planner.networks.extend(planner.networks.embed(np.asarray(answer)), behind, state.cache)
     ids = np.concatenate([state.prompt_ids, answer]).astype(np.int64)
-    return Trace(sample, answer, ids, np.concatenate([state.positions, behind], axis=1),
-                 np.concatenate([state.taps, output.taps]), sources_of(planner, ids, start.length))  # fmt: skip
+    return Trace(
+        sample,
+        answer,
+        ids,
+        np.concatenate([state.positions, behind], axis=1),
+        np.concatenate([state.taps, output.taps]),
+        sources_of(planner, ids, start.length),
+    )
 
 
 def sources_of(planner: Planner, token_ids: np.ndarray, prompt: int) -> np.ndarray:

@@ -15,10 +15,43 @@ from specdrive_ros.evaluation.ablation import making
 def ablated(tiny_target, tiny_scenes, tmp_path_factory, capfd_once):
     """(arguments, folder, document of the first run, processor seconds it took)."""
     out = tmp_path_factory.mktemp("ablation")
-    argv = ["ablate", "--model", str(tiny_target), "--data", str(tiny_scenes), "--out", str(out), "--runtime", "torch",
-            "--seeds", "1", "--prompts", "3", "--plans", "2", "--traced", "2", "--steps", "2", "--samples", "4",
-            "--train-block", "8", "--blocks", "4", "8", "--layers", "1", "--aarl-steps", "1", "--aarl-batch", "1",
-            "--rollouts", "2", "--json"]  # fmt: skip
+    argv = [
+        "ablate",
+        "--model",
+        str(tiny_target),
+        "--data",
+        str(tiny_scenes),
+        "--out",
+        str(out),
+        "--runtime",
+        "torch",
+        "--seeds",
+        "1",
+        "--prompts",
+        "3",
+        "--plans",
+        "2",
+        "--traced",
+        "2",
+        "--steps",
+        "2",
+        "--samples",
+        "4",
+        "--train-block",
+        "8",
+        "--blocks",
+        "4",
+        "8",
+        "--layers",
+        "1",
+        "--aarl-steps",
+        "1",
+        "--aarl-batch",
+        "1",
+        "--rollouts",
+        "2",
+        "--json",
+    ]
     begun = time.process_time()
     assert main(argv) == 0
     return argv, out, json.loads((out / "ablation.json").read_text()), time.process_time() - begun
@@ -37,8 +70,12 @@ def capfd_once():
 def test_every_cell_is_in_the_table(ablated):
     _, out, document, seconds = ablated
     assert seconds < 60
-    rows = {f"{kind}-{rope}{stage}" for kind in ("eagle3", "dflash") for rope in ("mirror", "flat")
-            for stage in ("", "+static", "+self")}  # fmt: skip
+    rows = {
+        f"{kind}-{rope}{stage}"
+        for kind in ("eagle3", "dflash")
+        for rope in ("mirror", "flat")
+        for stage in ("", "+static", "+self")
+    }
     assert {record["row"] for record in document["table"]} == rows
     assert len(document["table"]) == 12 * 2 * 2  # splits, blocks
     for record in document["table"]:
@@ -103,7 +140,9 @@ def test_an_estimate_says_what_cells_take_and_leaves_nothing(ablated, tmp_path, 
     assert all(row["cpu_s_per_step"] > 0 for row in found["kinds"]) and list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("wrong", [["--seeds", "0"], ["--blocks", "1"], ["--rows", "medusa-flat"], ["--model", "nosuch"]])
+@pytest.mark.parametrize(
+    "wrong", [["--seeds", "0"], ["--blocks", "1"], ["--rows", "medusa-flat"], ["--model", "nosuch"]]
+)
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert main(["ablate", "--out", str(tmp_path / "out"), *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -10,11 +10,20 @@ from specdrive_ros.evaluation.ablation.measuring import Row, read_rows, write_ro
 
 def rows(passes, *, identical=True, ms=2.0, plan_m=1e-6, split="held_out"):
     """Prompts of twelve tokens that took so many passes."""
-    return [Row(split, "cruise", 400 + number, 16, 12, each, ms, 8.0, identical, plan_m) for number, each in enumerate(passes)]
+    return [
+        Row(split, "cruise", 400 + number, 16, 12, each, ms, 8.0, identical, plan_m)
+        for number, each in enumerate(passes)
+    ]
 
 
-FLAT = {Cell("dflash", "flat", "distilled", seed): rows(passes) for seed, passes in enumerate([(2, 3, 2, 3), (3, 3, 2, 2), (2, 2, 3, 3)])}
-MIRROR = {Cell("dflash", "mirror", "distilled", seed): rows(passes) for seed, passes in enumerate([(4, 5, 4, 5), (5, 5, 4, 4), (4, 4, 5, 5)])}
+FLAT = {
+    Cell("dflash", "flat", "distilled", seed): rows(passes)
+    for seed, passes in enumerate([(2, 3, 2, 3), (3, 3, 2, 2), (2, 2, 3, 3)])
+}
+MIRROR = {
+    Cell("dflash", "mirror", "distilled", seed): rows(passes)
+    for seed, passes in enumerate([(4, 5, 4, 5), (5, 5, 4, 4), (4, 4, 5, 5)])
+}
 OVERHEAD = {(row, "held_out", 16): 0.25 for row in ("dflash-flat", "dflash-mirror", "dflash-flat+static")}
 
 
@@ -57,11 +66,14 @@ def test_comparisons_take_the_seeds_both_have():
 
 def test_seeds_on_other_prompts_are_no_pairs():
     with pytest.raises(ValueError, match="different prompts"):
-        table({Cell("dflash", "flat", "distilled", 0): rows((2, 2)), Cell("dflash", "flat", "distilled", 1): rows((2,))}, OVERHEAD)
+        table(
+            {Cell("dflash", "flat", "distilled", 0): rows((2, 2)), Cell("dflash", "flat", "distilled", 1): rows((2,))},
+            OVERHEAD,
+        )
 
 
 def test_what_a_proposal_costs():
-    assert draft_overhead("dflash", 16, 2, 8) == 0.25
+    assert draft_overhead("dflash", 16, 2, 8) == 0.5
     assert draft_overhead("eagle3", 16, 1, 8) == 15 / 8
 
 

@@ -37,7 +37,11 @@ def test_tokens_supplied_follow_the_passes():
 def test_shares_of_tokens_right_by_need():
     """Two answers of four tokens, whose first is nobody's; two seeds."""
     needs = [
-        {"routine": np.array([1, 1, 1, 0], bool), "vision": np.array([0, 0, 0, 1], bool), "history": np.array([0, 0, 0, 1], bool)},
+        {
+            "routine": np.array([1, 1, 1, 0], bool),
+            "vision": np.array([0, 0, 0, 1], bool),
+            "history": np.array([0, 0, 0, 1], bool),
+        },
         {"routine": np.array([1, 1, 0, 0], bool), "vision": np.array([0, 0, 1, 1], bool), "history": np.zeros(4, bool)},
     ]
     good = TokensRight(np.array([0, 1, 1, 0], bool), np.array([0, 1, 0, 0], bool))
