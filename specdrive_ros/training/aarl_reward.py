@@ -109,7 +109,7 @@ class Rewards:
 
         Tokens ahead are as many as the answer has there, or fewer.
         """
-        texts = [closed_text(answer, newest, tokens, self.rules) for _, answer, newest, tokens in rollouts]
+        texts = [self._text(answer, newest, tokens) for _, answer, newest, tokens in rollouts]
         self._learn(
             [
                 (number, answer, text)
@@ -118,6 +118,11 @@ class Rewards:
             ]
         )
         return np.array([self._reward(rollout, text) for rollout, text in zip(rollouts, texts)])
+
+    def _text(self, answer: Text, newest: int, tokens: Sequence[int]) -> Text | None:
+        """The target's own tokens are its own answer, however that was closed."""
+        same = accepted(answer, newest, tokens) == len(tokens)
+        return answer if same else closed_text(answer, newest, tokens, self.rules)
 
     def _reward(self, rollout: tuple[int, Text, int, Sequence[int]], text: Text | None) -> float:
         number, answer, newest, tokens = rollout

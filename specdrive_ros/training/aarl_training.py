@@ -34,6 +34,7 @@ from specdrive_ros.training.target_training import descend
 
 STREAM = 5  # of random numbers, beside those of the other trainings
 CURVE = "curve.jsonl"
+COUNTS = ("steps", "samples", "states", "ahead", "pool", "updates", "evaluate_every", "evaluated", "save_every")
 
 
 @dataclass(frozen=True)
@@ -60,38 +61,35 @@ class AarlTraining:
     clip_high: float = 0.28
     anchor_weight: float = 0.1
     reward: RewardScale = RewardScale()
-    evaluate_every: int = 15
+    evaluate_every: int = 25
     evaluated: int = 128
-    save_every: int = 15
+    save_every: int = 25
     seed: int = 0
 
     def __post_init__(self):
         require(self.anchor in ANCHORS, "train aarl anchor", f"must be one of {', '.join(ANCHORS)}", self.anchor)
         require(self.rollouts >= 2, "train aarl rollouts", "must be 2 or more to make a group", self.rollouts)
-        for name in (
-            "steps",
-            "samples",
-            "states",
-            "ahead",
-            "pool",
-            "updates",
-            "evaluate_every",
-            "evaluated",
-            "save_every",
-        ):
+        for name in COUNTS:
             require(getattr(self, name) >= 1, f"train aarl {name}", "must be at least 1", getattr(self, name))
 
 
 @dataclass(frozen=True)
 class Group:
-    """What a step learns from. batch: of `DraftFeatures`; tokens [B, A, K, n]; real [B, A, K, n] bool; advantages
-    [B, A, K]; rewards [B, A, K] of the states kept, flattened to [groups, K]."""
+    """What a step learns from.
+
+    batch:      of `DraftFeatures`
+    tokens:     [B, A, K, n] written; real: [B, A, K, n] bool, those that count
+    advantages: [B, A, K]
+    reference:  [B, A, n, W] log-probabilities of the reference along the target's own text
+    rewards:    [groups, K] of the states kept
+    """
 
     batch: dict[str, Tensor]
     states: States
     tokens: Tensor
     real: Tensor
     advantages: Tensor
+    reference: Tensor
     rewards: np.ndarray
 
 
@@ -100,7 +98,7 @@ class AarlStage:
 
     def __init__(self, policy: DraftPolicy, rewards: Rewards, training: AarlTraining):
         self.policy, self.rewards, self.training = policy, rewards, training
-        self.reference = copy.deepcopy(policy).requires_grad_(False).eval()
+        self.reference = copy.deepcopy(policy, {id(policy.target): policy.target}).requires_grad_(False).eval()
 
     def draw(self, features: DraftFeatures, step: int) -> Group:
         """Rollouts of this step and their advantages."""
@@ -116,9 +114,10 @@ class AarlStage:
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         with torch.no_grad():
             tokens = self.policy.sample(batch, states, settings.rollouts, generator)
+            reference = self.reference(batch, states, states.tokens[:, :, None])[:, :, 0]
         rewards = self._rewards(numbers, batch, states, tokens)
         real = states.real[:, :, None].expand_as(tokens)
-        return Group(batch, states, tokens, real, group_advantages(rewards), rewards[keep].numpy())
+        return Group(batch, states, tokens, real, group_advantages(rewards), reference, rewards[keep].numpy())
 
     def _rewards(self, numbers: np.ndarray, batch: dict[str, Tensor], states: States, tokens: Tensor) -> Tensor:
         """[B, A, K]; 0 in states that are padding."""
@@ -152,10 +151,8 @@ class AarlStage:
             settings.clip_high,
         )
         own, places = log_probs[:, :, -1], policy.places(states)
-        with torch.no_grad():
-            reference = self.reference(group.batch, states, states.tokens[:, :, None])[:, :, 0]
-        held = anchor_set(settings.anchor, own, reference, places)
-        anchor = anchored_divergence(own, reference, held)
+        held = anchor_set(settings.anchor, own, group.reference, places)
+        anchor = anchored_divergence(own, group.reference, held)
         count = states.real.sum().clamp(min=1)
         figures = {
             "loss": gain + settings.anchor_weight * anchor,

@@ -98,6 +98,15 @@ def test_rewards_of_token_swaps_by_hand(rules):
     )
 
 
+def test_the_targets_own_tokens_cost_nothing_however_its_answer_was_closed(rules):
+    cut_off = (3, COT_END, 4, COT_END, FUTURE_START)
+    assert closed_text(cut_off, 0, [COT_END, 4], rules) is None
+    found = Rewards(Straight(), rules, RewardScale(length=0.5)).of(
+        [(0, cut_off, 0, [COT_END, 4]), (0, cut_off, 0, [4, 4])]
+    )
+    assert found.tolist() == [0.5, -0.4]  # the other is closed properly, and 0.4 m further
+
+
 def test_a_text_is_planned_once_and_many_in_a_batch(rules):
     source = Straight()
     rewards = Rewards(source, rules, RewardScale(), batch=3)

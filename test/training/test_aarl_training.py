@@ -181,30 +181,10 @@ def test_settings_that_mean_nothing_are_refused(wrong):
 
 
 def test_from_the_command_line(tiny_target, tiny_scenes, distilled, features, tmp_path, capsys):
-    argv = [
-        "train",
-        "aarl",
-        "--draft",
-        str(distilled("dflash")),
-        "--model",
-        str(tiny_target),
-        "--data",
-        str(tiny_scenes),
-        "--features",
-        str(features),
-        "--out",
-        str(tmp_path / "out"),
-        "--steps",
-        "1",
-        "--batch",
-        "2",
-        "--rollouts",
-        "3",
-        "--pool",
-        "4",
-        "--anchor",
-        "self",
-    ]
+    argv = (
+        f"train aarl --draft {distilled('dflash')} --model {tiny_target} --data {tiny_scenes} --features {features} "
+        f"--out {tmp_path / 'out'} --steps 1 --batch 2 --rollouts 3 --pool 4 --anchor self"
+    ).split()
     assert main([*argv, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["aarl"]["anchor"] == "self" and record["aarl"]["ahead"] == 7  # no longer than DFlash's block
