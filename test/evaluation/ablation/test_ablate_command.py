@@ -15,8 +15,8 @@ def ablated(tiny_target, tiny_scenes, tmp_path_factory, capfd_once):
     """(arguments, folder, document of the first run)."""
     out = tmp_path_factory.mktemp("ablation")
     argv = (
-        f"ablate --model {tiny_target} --data {tiny_scenes} --out {out} --runtime torch --seeds 1 --prompts 2 --plans 1 "
-        "--traced 2 --steps 2 --samples 4 --train-block 8 --blocks 4 8 --layers 1 --aarl-steps 1 --aarl-batch 1 "
+        f"ablate --model {tiny_target} --data {tiny_scenes} --out {out} --runtime torch --seeds 1 --prompts 2 "
+        "--plans 1 --traced 2 --steps 2 --samples 4 --train-block 8 --blocks 4 8 --layers 1 --aarl-steps 1 --aarl-batch 1 "
         "--rollouts 2 --json"
     ).split()
     assert main(argv) == 0

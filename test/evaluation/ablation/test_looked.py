@@ -54,3 +54,48 @@ def test_shares_of_tokens_right_by_need():
     assert routine_less_vision({0: [good, good], 1: [bad, good]}, needs)["mean"] == pytest.approx(0.5)
     blind = [{**each, "vision": np.zeros(4, bool)} for each in needs]
     assert routine_less_vision({0: [good, good]}, blind) is None
+
+
+def looked_at(kind: str):
+    """States and weights per step of a draft of chance weights, behind a prompt of four and an answer of five tokens."""
+    from specdrive_ros.draft.checkpoint import new_draft
+    from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
+    from specdrive_ros.evaluation.ablation.attention import weights_of
+    from specdrive_ros.training.aarl_policy import make_policy
+    from specdrive_ros.training.aarl_training import every_state
+    from specdrive_ros.training.frozen_target import FrozenTarget
+
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=16, intermediate_size=16, num_attention_heads=2, num_key_value_heads=1, head_dim=8)
+    sizes |= dict(vocab_size=12, target_layers=4, tap_layers=(1, 2), rope_theta=1e4)
+    if kind == "dflash":
+        draft = new_draft(DFlashConfig(**sizes, num_hidden_layers=2, block_size=4, mask_token_id=1))
+    else:
+        draft = new_draft(Eagle3Config(**sizes, num_hidden_layers=1, draft_vocab_size=12))
+        draft.set_vocabulary(np.arange(12))
+    target = FrozenTarget(torch.randn(12, 16), torch.ones(16), torch.randn(12, 16), 1e-6)
+    written = torch.arange(9)[None] >= 4
+    batch = {
+        "token_ids": torch.randint(0, 12, (1, 9)),
+        "loss_mask": written.to(torch.uint8),
+        "visible": torch.ones(1, 9, dtype=torch.bool),
+        "taps": torch.randn(1, 9, 32),
+        "positions": torch.arange(9).expand(3, 1, 9),
+    }
+    states = every_state(batch, 3)
+    with torch.no_grad():
+        return states, weights_of(make_policy(draft, target), batch, states)
+
+
+@pytest.mark.parametrize("kind, layers", [("eagle3", 1), ("dflash", 2)])
+def test_a_draft_looks_at_the_true_rows_before_it_and_at_its_own(kind, layers):
+    """Behind the newest token at place 4 … 8 the target's states are known up to the place before it."""
+    states, looked = looked_at(kind)
+    assert len(looked) == 3
+    for step, weights in enumerate(looked):
+        own = 4 if kind == "dflash" else step  # a block sees all of itself, a chain what it has written
+        assert weights.shape == (layers, 2, 5, 9 + own)
+        assert torch.allclose(weights.sum(-1), torch.ones(layers, 2, 5), atol=1e-5)
+        for place, newest in enumerate(states.anchors[0].tolist()):
+            assert (weights[:, :, place, :newest] > 0).all() and (weights[:, :, place, newest:9] == 0).all()
+            assert (weights[:, :, place, 9:] > 0).all()
