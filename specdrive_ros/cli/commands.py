@@ -23,8 +23,9 @@ COMMANDS = {
     "replay": Command("plan over recorded bags, offline and deterministic"),
     "test": Command("pass the tests", extra="test"),
     "data": Command("make training data in the embedded world", extra="train"),
-    "train": Command("train the target, or a draft for it", extra="train"),
+    "train": Command("train the target, or a draft for it, or post-train a draft", extra="train"),
     "bench": Command("measure ways of decoding against plain decoding, in one run"),
+    "ablate": Command("the paper's tables: drafts trained, measured and looked into, with intervals", extra="train"),
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
     "golden": Command("compare this implementation with reference numbers", extra="train"),
 }

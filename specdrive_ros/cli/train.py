@@ -1,11 +1,11 @@
-"""`specdrive train target|draft`: mini from driving scenes (resumable), and the drafts that write ahead for it."""
+"""`specdrive train target|draft|aarl`: mini from driving scenes (resumable), and the drafts that write ahead for it."""
 
 import json
 import sys
 from contextlib import closing
 from pathlib import Path
 
-from specdrive_ros.cli import train_draft
+from specdrive_ros.cli import train_aarl, train_draft
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError
 
@@ -14,7 +14,7 @@ EXAMPLE = "example: specdrive train target --data data/mini --run out/train/mini
 
 def add_arguments(parser):
     parser.epilog = EXAMPLE
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="target|draft")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="target|draft|aarl")
     target = kinds.add_parser("target", help="train the driving model mini", epilog=EXAMPLE)
     target.add_argument("--data", type=Path, default=Path("data/mini"), help="scenes of `data generate` (default %(default)s)")
     target.add_argument("--run", type=Path, default=Path("out/train/mini"), help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
@@ -32,10 +32,11 @@ def add_arguments(parser):
     target.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
     target.add_argument("--json", action="store_true", help="print the training record as JSON")
     train_draft.add_arguments(kinds.add_parser("draft", help="train a draft for a model"))
+    train_aarl.add_arguments(kinds.add_parser("aarl", help="post-train a draft by what its words do to the plan"))
 
 
 def run(args) -> int:
-    return train_draft.run(args) if args.kind == "draft" else run_target(args)
+    return {"draft": train_draft.run, "aarl": train_aarl.run, "target": run_target}[args.kind](args)
 
 
 def run_target(args) -> int:

@@ -30,6 +30,25 @@ def difference_with_interval(parts: np.ndarray, wholes: np.ndarray, other_parts:
     return _summary(_ratio(*ours) - _ratio(*theirs), _drawn(*ours) - _drawn(*theirs), int(both.sum()))
 
 
+def crossed_mean(parts: np.ndarray, wholes: np.ndarray) -> dict:
+    """The same of samples measured in several trained models, [seeds, n]: seeds and samples are both drawn again, so that
+    the interval holds what another training would have changed. One seed: samples alone."""
+    return _summary(_ratio(parts, wholes), _crossed(parts, wholes), parts.shape[1])
+
+
+def crossed_difference(parts: np.ndarray, wholes: np.ndarray, other_parts: np.ndarray, other_wholes: np.ndarray) -> dict:
+    """The first mean less the other, of the same samples and seeds [seeds, n]."""
+    return _summary(_ratio(parts, wholes) - _ratio(other_parts, other_wholes),
+                    _crossed(parts, wholes) - _crossed(other_parts, other_wholes), parts.shape[1])
+
+
+def _crossed(parts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
+    """[draws] means of seeds and samples drawn again."""
+    seeds, samples = (_times_drawn(count, stream) for stream, count in ((1, parts.shape[0]), (0, parts.shape[1])))
+    with np.errstate(invalid="ignore"):
+        return ((seeds @ parts) * samples).sum(1) / ((seeds @ wholes) * samples).sum(1)
+
+
 def _ratio(parts: np.ndarray, wholes: np.ndarray) -> float | None:
     return float(parts.sum() / wholes.sum()) if wholes.sum() else None
 
@@ -42,9 +61,9 @@ def _drawn(parts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _times_drawn(count: int) -> np.ndarray:
-    """[draws, count]: how often each sample is in each draw."""
-    return np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), DRAWS).astype(np.float32)
+def _times_drawn(count: int, stream: int = 0) -> np.ndarray:
+    """[draws, count]: how often each sample is in each draw. Draws of two streams are independent."""
+    return np.random.default_rng([SEED, stream] if stream else SEED).multinomial(count, np.full(count, 1 / count), DRAWS).astype(np.float32)
 
 
 def _summary(mean: float | None, drawn: np.ndarray, count: int) -> dict:

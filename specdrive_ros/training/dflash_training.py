@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from specdrive_ros.draft.dflash_network import DFlash
 from specdrive_ros.draft.layers import Rotary
+from specdrive_ros.draft.rope import DraftRope
 from specdrive_ros.training.frozen_target import FrozenTarget
 
 HIDDEN = torch.finfo(torch.float32).min
@@ -130,7 +131,7 @@ class DFlashStage(nn.Module):
         blocks = make_blocks(batch["token_ids"], mask, *drawn, config.block_size, config.mask_token_id, self.gamma)
         states = block_states(
             self.draft, self.target[0].embed(blocks.token_ids.flatten(1)), batch["taps"],
-            *self._rotary(batch["positions"], blocks.positions), blocks.mask,
+            *block_rotary(self.rope, batch["positions"], blocks.positions), blocks.mask,
         )  # fmt: skip
         logits = (states @ self.target[0].head[self.words].T).unflatten(1, blocks.labels.shape[1:])
         labels = self.places[blocks.labels]
@@ -144,12 +145,11 @@ class DFlashStage(nn.Module):
             "accepted_length": 1 + runs.float().mean(),
         }
 
-    def _rotary(self, positions: Tensor, blocks: Tensor) -> tuple[Rotary, Rotary]:
-        """Tables of the context, where the target sees it [3, B, S], and of blocks at sequence places [B, N * K]."""
-        rows = [self.rope.rows(0, positions[:, row].numpy()) for row in range(positions.shape[1])]
-        last = positions[0].argmax(-1)  # a real token of the answer: what lies beyond the prompt is text
-        delta = positions[0].gather(1, last[:, None]) - last[:, None] if self.rope.mirrors else 0
-        beyond = (blocks + delta)[None].expand(3, -1, -1).numpy()
-        return tuple(
-            tuple(torch.from_numpy(table) for table in self.rope.tables(at)) for at in (np.stack(rows, axis=1), beyond)
-        )
+
+def block_rotary(rope: DraftRope, positions: Tensor, blocks: Tensor) -> tuple[Rotary, Rotary]:
+    """Tables of the context, where the target sees it [3, B, S], and of blocks at sequence places [B, N * K]."""
+    rows = [rope.rows(0, positions[:, row].numpy()) for row in range(positions.shape[1])]
+    last = positions[0].argmax(-1)  # a real token of the answer: what lies beyond the prompt is text
+    delta = positions[0].gather(1, last[:, None]) - last[:, None] if rope.mirrors else 0
+    beyond = (blocks + delta)[None].expand(3, -1, -1).numpy()
+    return tuple(tuple(torch.from_numpy(table) for table in rope.tables(at)) for at in (np.stack(rows, axis=1), beyond))

@@ -62,7 +62,7 @@ class FeatureWriter:
 
     def write(self, folder: Path, bar) -> "DraftFeatures":
         """Everything that is not there yet. Raises `InputError` for a folder of another target or other taps."""
-        chosen = np.linspace(0, len(self.samples) - 1, min(self.settings.count, len(self.samples))).astype(int)
+        chosen = chosen_samples(len(self.samples), self.settings.count)
         self._check_record(folder, len(chosen))
         missing = [number for number in range(len(chosen)) if not _path(folder, number).exists()]
         bar.advance(len(chosen) - len(missing))
@@ -149,6 +149,11 @@ class FeatureWriter:
             slot = output.key_values[0][0].shape[2]
             positions = torch.full((3, len(prompts), 1), slot + int(self.prompt.rope_delta))
             output = self.target.text_forward(self.target.embed(newest), positions, past=output.key_values)
+
+
+def chosen_samples(samples: int, count: int) -> np.ndarray:
+    """[min(count, samples)] numbers of the samples whose states are cached, spread over all; the n-th file is the n-th's."""
+    return np.linspace(0, samples - 1, min(count, samples)).astype(int)
 
 
 class DraftFeatures:

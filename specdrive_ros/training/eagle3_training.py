@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from specdrive_ros.draft.eagle3_network import Eagle3
-from specdrive_ros.draft.layers import Rotary
+from specdrive_ros.draft.layers import Attention, Rotary
 from specdrive_ros.training.frozen_target import FrozenTarget
 
 STEPS, DECAY = 7, 0.8
@@ -74,17 +74,26 @@ class TrainingTimeTest:
         return torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, HIDDEN)
 
     def _attend(self, query: Tensor, base: Tensor, own: list[Tensor], mask: Tensor) -> Tensor:
-        """query [B, T, Hq, D]; base rows [B, S, 2, H, D]; own: rows [B, T, 2, H, D] of each later step."""
         attention = self.draft.midlayer.self_attn
-        scores = attention.scores(query, base) + mask[:, None, None]  # [B, H, G, T, S]
-        grouped = query.unflatten(-2, (attention.heads, attention.groups))
-        diagonal = [(grouped * rows[:, :, 0, :, None]).sum(-1).permute(0, 2, 3, 1)[..., None] for rows in own]
-        weights = torch.softmax(torch.cat([scores, *diagonal], -1), -1)
-        size = base.shape[1]
-        mixed = weights[..., :size] @ base[:, :, 1].transpose(1, 2)[:, :, None]
-        for index, rows in enumerate(own):
-            mixed = mixed + weights[..., size + index, None] * rows[:, :, 1].permute(0, 2, 1, 3)[:, :, None]
-        return attention.project(mixed)
+        return mix_ahead(attention, ahead_weights(attention, query, base, own, mask), base, own)
+
+
+def ahead_weights(attention: Attention, query: Tensor, base: Tensor, own: list[Tensor], mask: Tensor) -> Tensor:
+    """query [B, T, Hq, D]; base rows [B, S, 2, H, D]; own: rows [B, T, 2, H, D] of each later step, each of which only
+    its own row of the query sees; additive mask [1 or B, T, S] -> [B, H, G, T, S + steps]."""
+    scores = attention.scores(query, base) + mask[:, None, None]  # [B, H, G, T, S]
+    grouped = query.unflatten(-2, (attention.heads, attention.groups))
+    diagonal = [(grouped * rows[:, :, 0, :, None]).sum(-1).permute(0, 2, 3, 1)[..., None] for rows in own]
+    return torch.softmax(torch.cat([scores, *diagonal], -1), -1)
+
+
+def mix_ahead(attention: Attention, weights: Tensor, base: Tensor, own: list[Tensor]) -> Tensor:
+    """What `ahead_weights` [B, H, G, T, S + steps] make of the values: [B, T, E]."""
+    size = base.shape[1]
+    mixed = weights[..., :size] @ base[:, :, 1].transpose(1, 2)[:, :, None]
+    for index, rows in enumerate(own):
+        mixed = mixed + weights[..., size + index, None] * rows[:, :, 1].permute(0, 2, 1, 3)[:, :, None]
+    return attention.project(mixed)
 
 
 def eagle3_loss(

@@ -49,3 +49,18 @@ def test_a_difference_leaves_out_what_one_side_does_not_say():
 def test_equal_inputs_give_equal_figures():
     values = np.random.default_rng(3).random(30)
     assert mean_with_interval(values, ones(30)) == mean_with_interval(values.copy(), ones(30))
+
+
+def test_seeds_and_samples_are_both_drawn_again():
+    """Three models that agree on every sample: the interval is that of the samples. That differ: it is wider."""
+    from specdrive_ros.evaluation.bootstrap import crossed_difference, crossed_mean, mean_with_interval
+
+    parts, wholes = np.random.default_rng(0).normal(5.0, 1.0, 50), np.ones(50)
+    same = crossed_mean(np.stack([parts] * 3), np.stack([wholes] * 3))
+    assert same == mean_with_interval(parts, wholes) | {"n": 50}
+    apart = crossed_mean(np.stack([parts - 1, parts, parts + 1]), np.stack([wholes] * 3))
+    assert apart["mean"] == same["mean"]
+    assert apart["high"] - apart["low"] > 2 * (same["high"] - same["low"])
+    ours, theirs = np.stack([parts + 1] * 3), np.stack([parts] * 3)
+    paired = crossed_difference(ours, np.ones((3, 50)), theirs, np.ones((3, 50)))
+    assert (paired["mean"], paired["low"], paired["high"]) == pytest.approx((1.0, 1.0, 1.0), abs=1e-3)

@@ -23,7 +23,7 @@ unsteady         another one with nothing changed: should be 0, else the shares 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -109,20 +109,25 @@ def _errors(prefix: str, path: np.ndarray, row: Row) -> Scores:
 
 
 def token_shares(conditions: Mapping[str, Row]) -> Scores:
-    choices = {name: np.array(row.choices) for name, row in conditions.items()}
-    changed = {name: choices[name] != choices[AS_IT_IS] for name in CONDITIONS}
-    vision = np.any([changed[name] for name in BLIND], axis=0)
+    needed = token_needs({name: row.choices for name, row in conditions.items()})
     written = np.array(conditions[AS_IT_IS].token_ids)
-    needed = {
+    unsteady = np.array(conditions[AS_IT_IS].choices) != written if not conditions[AS_IT_IS].truncated else np.zeros(1, bool)
+    return {name: (float(where.sum()), float(len(written))) for name, where in (needed | {"unsteady": unsteady}).items()}
+
+
+def token_needs(choices: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """Measure -> [n] bool, which tokens of an answer need what; choices: condition -> greedy choice at each token's place."""
+    own = np.array(choices[AS_IT_IS])
+    changed = {name: np.array(choices[name]) != own for name in CONDITIONS}
+    vision = np.any([changed[name] for name in BLIND], axis=0)
+    return {
         "vision_black": changed[BLACK],
         "vision_other": changed[OTHER_SCENE],
         "vision": vision,
         "history": changed[FROZEN],
         "both": vision & changed[FROZEN],
         "routine": ~(vision | changed[FROZEN]),
-        "unsteady": choices[AS_IT_IS] != written if not conditions[AS_IT_IS].truncated else np.zeros(1, bool),
     }
-    return {name: (float(where.sum()), float(len(written))) for name, where in needed.items()}
 
 
 COMPARED = ("exact", "token_f1", "slots", "decision", "agrees", "ade_3s_m", "ade_6.4s_m")

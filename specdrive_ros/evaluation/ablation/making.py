@@ -1,0 +1,78 @@
+"""Makes the draft of a cell: distilled or post-trained, resumable, with its graphs where the runtime needs them.
+
+What two cells of one kind differ in is what their names say; states of the target are cached once for all.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specdrive_ros.evaluation.ablation.cells import DISTILLED, Cell
+from specdrive_ros.model_settings import ModelSettings
+from specdrive_ros.training.aarl_run import AarlRun
+from specdrive_ros.training.aarl_training import AarlTraining
+from specdrive_ros.training.draft_features import FeatureSettings
+from specdrive_ros.training.draft_training import DraftRun, DraftTraining
+
+DONE = "training.json"
+
+
+@dataclass(frozen=True)
+class Making:
+    """features: settings of the states on disk; distillation and aarl: as for any cell, kind, rope, anchor and seed
+    aside; runtime: that is measured on; log: folder -> a TensorBoard writer."""
+
+    model: ModelSettings
+    data: Path
+    out: Path
+    features: FeatureSettings
+    distillation: DraftTraining
+    aarl: AarlTraining
+    runtime: str
+    progress: Callable
+    log: Callable[[Path], object]
+
+    def make(self, cell: Cell) -> Path:
+        """The folder of the finished draft."""
+        folder = cell.folder(self.out)
+        if not (folder / "run" / DONE).exists():
+            with closing(self.log(folder / "run" / "tensorboard")) as log:
+                self.run(cell, log).run()
+        if self.runtime != "torch" and not list(folder.glob("*.onnx")):
+            self._export(folder)
+        return folder
+
+    def run(self, cell: Cell, log) -> DraftRun | AarlRun:
+        """The training of a cell, which goes on where it stopped."""
+        folder, states = cell.folder(self.out), self.out / "features"
+        if cell.stage == DISTILLED:
+            training = replace(self.distillation, kind=cell.kind, rope=cell.rope, seed=cell.seed)
+            return DraftRun(
+                self.model.checkpoint, self.data, states, folder, training, self.features, self.progress, log
+            )
+        training = replace(self.aarl, anchor=cell.stage, seed=cell.seed)
+        return AarlRun(
+            self.model,
+            cell.distilled.folder(self.out),
+            self.data,
+            states,
+            folder,
+            training,
+            self.progress,
+            log,
+            self.features.count,
+        )
+
+    def _export(self, folder: Path) -> None:
+        from specdrive_ros.runtime.draft_export import export_draft
+        from specdrive_ros.target.config import TargetConfig
+
+        export_draft(folder, folder, TargetConfig.load(self.model.checkpoint).text)
+
+
+def curve_of(folder: Path) -> list[dict]:
+    """The curve of a post-trained cell; [] for a distilled one."""
+    record = json.loads((folder / "run" / DONE).read_text(encoding="utf-8"))
+    return record.get("curve", [])

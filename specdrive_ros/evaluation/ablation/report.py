@@ -1,0 +1,217 @@
+"""ablation.html: the tables, what differs, the anchors' curves, where drafts look and which tokens they get right.
+
+From the contents of ablation.json alone; knows no draft and no model.
+"""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from specdrive_ros.evaluation.ablation.cells import KINDS
+from specdrive_ros.evaluation.ablation.prompts import SPLITS
+from specdrive_ros.evaluation.ablation.tokens import NEEDS
+from specdrive_ros.evaluation.charts import curves, heat, intervals, stacked
+from specdrive_ros.evaluation.report_page import page, table
+
+TITLES = {"validation": "Validation worlds", "held_out": "Held-out worlds"}
+CURVES = (
+    ("accepted_length", "tokens a pass on validation"),
+    ("anchor_set", "positions held by the anchor, share"),
+    ("agreement", "first choice is the target's token, share"),
+    ("kl_all", "nats from the reference, all positions"),
+)
+
+
+def ablation_html(result: Mapping) -> str:
+    facts = " · ".join(f"{name} {result[name]}" for name in ("model", "runtime", "threads", "prompts", "seed"))
+    body = [f'<h1>Drafts compared</h1><p class="soft">{escape(facts)}; brackets: 95 % over prompts and seeds</p>']
+    body += [_split(result, split) for split in SPLITS]
+    body.append(_card("What differs", _comparisons(result["comparisons"])))
+    body += [
+        _card(f"Action-aware RL, {kind}", _curves(result["curves"], kind)) for kind in KINDS if _rows_of(result, kind)
+    ]
+    body.append(_card("Where drafts look", _attention(result["attention"])))
+    body.append(_card("Tokens that drafts get right by themselves", _tokens(result["tokens"])))
+    if "command" in result:
+        body.append(f'<h2>Command</h2><pre class="card">{escape(result["command"])}</pre>')
+    body.append(
+        f'<h2>What is counted</h2><pre class="card">{escape(result["conventions"])}\ntheoretical: '
+        f"{escape(result['theoretical_formula'])}</pre>"
+    )
+    return page("Drafts compared", "".join(body))
+
+
+def terminal_table(result: Mapping) -> str:
+    """A line a row, split and block."""
+    lines = []
+    for record in result["table"]:
+        lines.append(
+            f"{record['row']:22} {record['split']:10} block {record['block']:>2}"
+            f"   L {_plain(record['accepted_length'])}"
+            f"   routine {record['routine_share']['mean']:.0%}   theoretical {record['theoretical']['mean']:.2f}"
+            f"   measured {_plain(record['measured'])}   {_lossless(record)}"
+        )
+    lines += [
+        f"{each['comparison']:40} {each['split']:10} block {each['block']:>2}"
+        f"   {_plain(each['accepted_length'], '+.3f')}"
+        f"   {'differ' if each['differs'] else 'do not differ'}"
+        for each in result["comparisons"]
+    ]
+    return "\n".join(lines)
+
+
+def _split(result: Mapping, split: str) -> str:
+    records = [record for record in result["table"] if record["split"] == split]
+    head = [
+        "draft",
+        "block",
+        "seeds",
+        "prompts",
+        "L",
+        "by seed",
+        "routine share",
+        "theoretical",
+        "measured",
+        "plans apart, m",
+        "",
+    ]
+    rows = [
+        [
+            record["row"],
+            record["block"],
+            len(record["seeds"]),
+            record["prompts"],
+            _plain(record["accepted_length"]),
+            " ".join(f"{each:.2f}" for each in record["accepted_length_by_seed"]),
+            _plain(record["routine_share"]),
+            _plain(record["theoretical"]),
+            _plain(record["measured"]),
+            f"{record['plan_m']:.1e}",
+            _lossless(record),
+        ]
+        for record in records
+    ]
+    chart = intervals(
+        [(f"{record['row']}, block {record['block']}", *_three(record["accepted_length"])) for record in records],
+        "tokens a pass of the target",
+    )
+    return _card(TITLES[split], table(head, rows) + chart)
+
+
+def _lossless(record: Mapping) -> str:
+    return "identical" if record["identical"] else f"{record['mismatches']} MISMATCHES"
+
+
+def _comparisons(found: Sequence[Mapping]) -> str:
+    head = ["comparison", "split", "block", "seeds", "tokens a pass", ""]
+    rows = [
+        [
+            each["comparison"],
+            each["split"],
+            each["block"],
+            len(each["seeds"]),
+            _plain(each["accepted_length"], "+.3f"),
+            "differ" if each["differs"] else "do not differ",
+        ]
+        for each in found
+    ]
+    if not found:
+        return '<p class="soft">nothing to compare yet</p>'
+    chart = intervals(
+        [
+            (f"{each['comparison']}, {each['split']}, {each['block']}", *_three(each["accepted_length"]))
+            for each in found
+        ],
+        "difference in tokens a pass",
+        zero=True,
+    )
+    return table(head, rows) + chart
+
+
+def _rows_of(result: Mapping, kind: str) -> bool:
+    return any(name.startswith(kind) for name in result["curves"])
+
+
+def _curves(found: Mapping[str, list[dict]], kind: str) -> str:
+    """Means over the seeds of each post-trained row."""
+    rows: dict[str, list[list[dict]]] = {}
+    for name, curve in found.items():
+        if name.startswith(kind):
+            rows.setdefault(name.partition("/")[0], []).append(curve)
+    parts = []
+    for measure, unit in CURVES:
+        series = {
+            row: (
+                [each["step"] for each in of_seeds[0]],
+                np.mean([[each[measure] for each in curve] for curve in of_seeds], 0),
+            )
+            for row, of_seeds in rows.items()
+        }
+        parts.append(curves(series, "step", unit))
+    return "".join(parts)
+
+
+def _attention(found: Mapping[str, Mapping]) -> str:
+    """Shares of every row, then mirror and flat step by step, then each head's share on vision."""
+    sources = next(iter(found.values()))["sources"]
+    rows = [("rows there are, even look", next(iter(found.values()))["rows"])]
+    rows += [
+        (f"{name}, entropy {each['mean_entropy']:.2f} nats", list(each["mean_share"].values()))
+        for name, each in found.items()
+    ]
+    parts = [stacked(rows, sources, "share of attention by source")]
+    for name, each in found.items():
+        if "+" not in name:
+            shares = np.array(each["share"])  # [layers, heads, steps, sources]
+            steps = [f"{step}" for step in range(1, shares.shape[2] + 1)]
+            heads = [
+                f"layer {layer + 1} head {head + 1}"
+                for layer in range(shares.shape[0])
+                for head in range(shares.shape[1])
+            ]
+            parts.append(f"<h3>{escape(name)}: on vision, by step ahead</h3>")
+            parts.append(
+                heat(shares[..., 0].reshape(-1, len(steps)), heads, steps, f"{name}: share of attention on vision")
+            )
+            parts.append(
+                stacked(
+                    [(f"step {step}", shares[:, :, number].mean((0, 1))) for number, step in enumerate(steps)],
+                    sources,
+                    f"{name}: share of attention by step",
+                )
+            )
+    return "".join(parts)
+
+
+def _tokens(found: Mapping[str, Mapping]) -> str:
+    head = ["draft", *(f"{how}, {need}" for how in ("first", "supplied") for need in NEEDS), "routine less vision"]
+    rows = [
+        [
+            name,
+            *(_plain(each[how][need]) for how in ("first", "supplied") for need in NEEDS),
+            _plain(each["routine_less_vision"], "+.3f"),
+        ]
+        for name, each in found.items()
+    ]
+    counts = next(iter(found.values()))["tokens"]
+    note = ", ".join(f"{need} {count}" for need, count in counts.items())
+    return f'<p class="soft">tokens that need …: {escape(note)}; a token may need vision and history</p>' + table(
+        head, rows
+    )
+
+
+def _card(title: str, content: str) -> str:
+    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'
+
+
+def _three(figure: Mapping) -> tuple:
+    return figure["mean"], figure["low"], figure["high"]
+
+
+def _plain(figure: Mapping | None, form: str = ".3f") -> str:
+    if figure is None or figure["mean"] is None:
+        return "–"
+    if figure["low"] is None:
+        return f"{figure['mean']:{form}}"
+    return f"{figure['mean']:{form}} [{figure['low']:{form}}, {figure['high']:{form}}]"

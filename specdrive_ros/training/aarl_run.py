@@ -1,0 +1,147 @@
+"""One run of action-aware RL: a target, a distilled draft and scenes in, a post-trained draft and its curve out.
+
+out/config.json, out/model.safetensors   the draft, as `train draft` writes one
+out/run/                                 state, known rewards, curve.jsonl, TensorBoard, training.json
+"""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from specdrive_ros.decoding.rules import ReasoningRules
+from specdrive_ros.draft.checkpoint import load_draft_network, save_draft
+from specdrive_ros.draft.config import DFlashConfig
+from specdrive_ros.draft.layout import read_draft_config
+from specdrive_ros.draft.target_identity import check_fingerprint
+from specdrive_ros.errors import InputError
+from specdrive_ros.model_settings import ModelSettings
+from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.target.config import TargetConfig
+from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.training.aarl_policy import make_policy
+from specdrive_ros.training.aarl_reward import Rewards
+from specdrive_ros.training.aarl_training import AarlStage, AarlTraining, train_aarl
+from specdrive_ros.training.draft_features import RECORD, DraftFeatures, FeatureSettings, FeatureWriter, chosen_samples
+from specdrive_ros.training.flow_trajectories import FlowTrajectories
+from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
+from specdrive_ros.training.frozen_target import FrozenTarget
+from specdrive_ros.training.samples import SampleSet
+from specdrive_ros.training.scenes import open_shards
+
+FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
+
+
+class AarlRun:
+    """model: the target; draft: folder of the distilled one; data: scenes; features: where the target's states are
+    cached, `count` of them where none are yet; out: the finished draft."""
+
+    def __init__(
+        self,
+        model: ModelSettings,
+        draft: Path,
+        data: Path,
+        features: Path,
+        out: Path,
+        training: AarlTraining,
+        progress,
+        log,
+        count: int = 6000,
+        seed: int = 0,
+    ):
+        self.model, self.draft, self.data, self.features, self.out = model, draft, data, features, out
+        self.progress, self.log, self.count, self.seed = progress, log, count, seed
+        self.config = TargetConfig.load(model.checkpoint)
+        self.draft_config = read_draft_config(draft, self.config.text)
+        self.training = self._fitted(training)
+        self.network = load_target(model.checkpoint).requires_grad_(False)
+        self.tokenizer = TargetTokenizer.load(self.config)
+        self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, model.max_new_tokens)
+
+    def run(self) -> dict:
+        stage, train, validation = self.prepare()
+        with self.progress(f"aarl {self.training.anchor}", self.training.steps) as bar:
+            curve = train_aarl(stage, train, validation, self.run_folder, bar, self.log)
+        save_draft(stage.policy.draft, self.out)
+        result = {
+            "aarl": asdict(self.training),
+            "draft": str(self.draft),
+            "features": train.record,
+            "curve": curve,
+            "texts_known": len(stage.rewards.known),
+            "torch": torch.__version__,
+        }
+        (self.run_folder / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        return result
+
+    def prepare(self) -> tuple[AarlStage, DraftFeatures, DraftFeatures]:
+        target = FrozenTarget.of(self.network, self.rules.forbidden)
+        check_fingerprint(self.draft_config, target.fingerprint, str(self.draft))
+        self._check_record(target.fingerprint)
+        (train, samples, frames), (validation, *_) = (self._split(split) for split in ("train", "validation"))
+        shape = (self.config.action_space.n_waypoints, 2)
+        noise = np.float32(self.model.action_noise) * np.random.default_rng(self.seed).standard_normal(
+            shape, np.float32
+        )
+        source = FlowTrajectories(
+            self.network,
+            samples,
+            frames,
+            chosen_samples(len(samples), len(train)),
+            noise,
+            steps=self.model.action_steps,
+        )
+        torch.manual_seed(self.training.seed)
+        policy = make_policy(load_draft_network(self.draft, self.config.text), target)
+        return AarlStage(policy, Rewards(source, self.rules, self.training.reward), self.training), train, validation
+
+    @property
+    def run_folder(self) -> Path:
+        return self.out / "run"
+
+    def _fitted(self, training: AarlTraining) -> AarlTraining:
+        """Rollouts no longer than a block of DFlash."""
+        if not isinstance(self.draft_config, DFlashConfig):
+            return training
+        return replace(training, ahead=min(training.ahead, self.draft_config.block_size - 1))
+
+    def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
+        shards, folder = open_shards(self.data / split), self.features / split
+        _, grid = frame_patches(shards[0].frames(0, 4), self.network)
+        samples, frames = (
+            SampleSet(shards, self.config, self.tokenizer, np.asarray(grid)),
+            FrameFeatures(self.network, shards),
+        )
+        settings = self._feature_settings(folder, self.count if split == "train" else max(1, self.count // 10))
+        writer = FeatureWriter(self.network, samples, frames, self.rules, settings)
+        with self.progress(f"states, {split}", min(settings.count, len(samples))) as bar:
+            return writer.write(folder, bar), samples, frames
+
+    def _feature_settings(self, folder: Path, count: int) -> FeatureSettings:
+        """Those of the states that are there; taps must be the draft's."""
+        taps = tuple(self.draft_config.tap_layers)
+        if not (folder / RECORD).exists():
+            return FeatureSettings(taps, count=count, max_new_tokens=self.model.max_new_tokens)
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        found = FeatureSettings(
+            tuple(record.pop("taps")), **{name: value for name, value in record.items() if name != "target"}
+        )
+        if found.taps != taps:
+            raise InputError(
+                f"{folder}: holds states of taps {list(found.taps)}, {self.draft} reads {list(taps)}; "
+                "name another folder"
+            )
+        return found
+
+    def _check_record(self, target: str) -> None:
+        """A run that is under way goes on as it began: another setting is another run."""
+        record = {**asdict(self.training), "target": target, "draft": str(self.draft)}
+        record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
+        path = self.run_folder / "run.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
+        if differing := ", ".join(sorted(name for name in record if found.get(name) != record[name])):
+            raise InputError(f"{self.run_folder}: is a run with another {differing}; delete it or name another folder")
+        self.run_folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
