@@ -25,8 +25,8 @@ from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPU
 LINGER_S = 0.1
 _DEFAULT = ControllerConfig()
 STARTUP = (
-    ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT)),
-    ParameterSpec("rate_hz", 20.0, "commands per second", 1.0, 200.0),
+    ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT), read_only=True),
+    ParameterSpec("rate_hz", 20.0, "commands per second", 1.0, 200.0, read_only=True),
 )
 TUNING = (
     ParameterSpec("trajectory_timeout_s", _DEFAULT.trajectory_timeout_s,

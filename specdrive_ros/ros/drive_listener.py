@@ -112,6 +112,9 @@ class DriveListener:
 
     def _take_part(self, t0_ns: int, part: str, message: object) -> None:
         parts = self._parts.setdefault(t0_ns, {})
+        if part == "stats" and message.fallback_reason == CycleStats.NO_OBSERVATION:
+            self._drop_stand_in(parts)
+            return
         parts[part] = message
         if part == "stats":
             self.counts.dropped = message.dropped_observations
@@ -120,6 +123,12 @@ class DriveListener:
         if self._is_complete(t0_ns, parts):
             del self._parts[t0_ns]
             self._on_cycle(self._cycle(t0_ns, parts))
+
+    def _drop_stand_in(self, parts: dict) -> None:
+        """A stop for want of an observation is no cycle; a plan for the same stamp may still come."""
+        trajectory = parts.get("trajectory")
+        if trajectory is not None and trajectory.source != Trajectory.PLANNED:
+            del parts["trajectory"]
 
     def _is_complete(self, t0_ns: int, parts: dict) -> bool:
         if not {"image", "odometry", "trajectory", "stats"} <= parts.keys() or not self._scenarios:
