@@ -30,11 +30,12 @@ from specdrive_ros.plan import Plan
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.diagnostics import ERROR, OK, WARN, Health, diagnostic_array, signature
 from specdrive_ros.ros.inbox import Inbox
+from specdrive_ros.ros.odometry_source import check_odometry_source
 from specdrive_ros.ros.parameters import declare, on_change, read, refuse_while
 from specdrive_ros.ros.perception import ODOMETRY, InputPolicy, Perception
 from specdrive_ros.ros.plan_outputs import PlanOutputs
 from specdrive_ros.ros.planner_health import PlannerHealth
-from specdrive_ros.ros.planner_inputs import PlannerInputs, check_odometry_source
+from specdrive_ros.ros.planner_inputs import PlannerInputs
 from specdrive_ros.ros.planner_parameters import PARAMETERS, STRUCTURE, TUNING
 from specdrive_ros.ros.planning_worker import PlanningWorker
 from specdrive_ros.ros.run_node import run_node
@@ -258,7 +259,7 @@ def _input_policy(settings: dict) -> InputPolicy:
         settings["camera_policy"],
         settings["camera_wait_s"],
         settings["camera_max_age_s"],
-        tuple(settings["odometry_frames"]),
+        tuple(filter(None, map(str.strip, settings["odometry_frames"].split(",")))),
         settings["odometry_max_std_m"],
     )
 

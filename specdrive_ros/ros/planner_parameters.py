@@ -7,13 +7,13 @@ apply at once. Does not know what a cycle does with them.
 from collections.abc import Mapping
 from dataclasses import fields
 
+from specdrive_ros.ros.odometry_source import odometry_parameters
 from specdrive_ros.ros.parameters import ParameterSpec
 from specdrive_ros.safety.deadline import Policy
 from specdrive_ros.safety.plan_checks import PlanLimits
 from specdrive_ros.safety.republish import LONGEST_AGE_S
 
 TOPIC_SUFFIX = {"raw": "image", "compressed": "image/compressed"}
-ODOMETRY_SOURCES = ("topic", "tf")
 CAMERA_POLICIES = ("wait", "last", "drop")
 _LIMITS = PlanLimits()
 _CHECKS = {  # limit -> what it says, largest value that makes sense
@@ -34,11 +34,8 @@ STRUCTURE = (
     ParameterSpec("draft", "none", "what speeds the reasoning up: none, or drafts joined by +"),
     ParameterSpec("cameras", [], "cameras in the prompt's order, empty for the model's own"),
     ParameterSpec("image_transport", "raw", "raw Image or CompressedImage", choices=tuple(TOPIC_SUFFIX)),
-    ParameterSpec("odometry_source", "topic", "~/input/odometry, or /tf where nobody publishes odometry",
-                  choices=ODOMETRY_SOURCES),
-    ParameterSpec("fixed_frame", "map", "frame that the car moves in, for odometry from tf"),
-    ParameterSpec("base_frame", "base_link", "frame of the car, for odometry from tf"),
-    ParameterSpec("odometry_frames", [], "child frames that odometry may have, empty for any"),
+    *odometry_parameters(read_only=False),
+    ParameterSpec("odometry_frames", "", "child frames that odometry may have, joined by commas; empty for any"),
     ParameterSpec("cycle_hz", 10.0, "most planning cycles a second", 0.1, 100.0),
     ParameterSpec("max_new_tokens", 0, "longest reasoning in tokens, 0 for the model's own limit", 0, 4096),
     ParameterSpec("seed", 0, "of the trajectory's noise", 0, 2**31 - 1),

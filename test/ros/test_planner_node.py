@@ -351,7 +351,12 @@ def test_deactivate_finishes_the_plan_in_hand(running):
     threading.Timer(0.2, planner.gate.set).start()
     assert node.trigger_deactivate() == SUCCESS
     held = planner.observations[-1].t0_ns
-    assert graph.spin_until(lambda: nanoseconds(world.last("trajectory").header.stamp) == held)
+
+    def plan_in_hand_came() -> bool:  # after what stood in for it at its deadline
+        last = world.last("trajectory")
+        return nanoseconds(last.header.stamp) == held and last.source == Trajectory.PLANNED
+
+    assert graph.spin_until(plan_in_hand_came)
     heard = len(world.heard["trajectory"])
     world.planner_node = None
     world.advance(5)
