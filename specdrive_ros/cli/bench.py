@@ -1,4 +1,4 @@
-"""`specdrive bench decode`: ways of decoding measured against plain decoding, every one in one run.
+"""`specdrive bench decode|node`: ways of decoding against plain decoding in one run; the planner node over DDS.
 
 Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`.
 """
@@ -6,8 +6,10 @@ Thin: arguments in, lines or one JSON document out. The measuring is in `evaluat
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 
+from specdrive_ros.cli import bench_node
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive bench decode --model mini --draft none carryover phrasebook carryover+phrasebook --prompts 100"
@@ -15,7 +17,7 @@ EXAMPLE = "example: specdrive bench decode --model mini --draft none carryover p
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode|node")
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
     decode.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
     decode.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)")
@@ -34,13 +36,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     decode.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
     decode.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
+    node = kinds.add_parser("node", help="the planner as a process, picture in to trajectory out, with and without faults",
+                            epilog=bench_node.EXAMPLE)
+    bench_node.add_arguments(node)
+
 
 def run(args: Namespace) -> int:
+    if args.kind == "node":
+        return _write(args, bench_node.document(args), bench_node.lines_of)
     if args.tokenizer and not args.phrases:
         raise InputError("--tokenizer: goes with --phrases; a model has its own")
     if args.prompts < 1 or args.threads < 1 or args.seed < 0:
         raise InputError("bench decode: --prompts and --threads must be at least 1, --seed 0 or more")
     document = phrases_document(args) if args.phrases else decode_document(args)
+    return _write(args, document, lines_of)
+
+
+def _write(args: Namespace, document: dict, lines_of: Callable[[dict], list[str]]) -> int:
     text = json.dumps(document, indent=1) + "\n"
     if args.out:
         try:
