@@ -12,6 +12,7 @@ from std_msgs.msg import String
 
 from specdrive_ros.msg import CycleStats, Reasoning, Trajectory
 from specdrive_ros.ros import qos
+from specdrive_ros.ros.autoware_output import autoware_trajectory, load_messages
 from specdrive_ros.ros.conversions import path_message, reasoning_message, set_stages, trajectory_message
 from specdrive_ros.ros.decision import Decision
 
@@ -26,14 +27,21 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class PlanOutputs:
-    """Publishers of a lifecycle node; closed ones publish nothing more."""
+    """Publishers of a lifecycle node; closed ones publish nothing more.
 
-    def __init__(self, node: LifecycleNode):
+    autoware: also publishes the plan as Autoware has it. Raises InputError where its messages are not installed.
+    """
+
+    def __init__(self, node: LifecycleNode, *, autoware: bool = False):
         self._node = node
+        self._autoware = load_messages() if autoware else None
         self._publishers = {
             name: node.create_lifecycle_publisher(kind, f"~/output/{name}", qos.output())
-            for name, kind in OUTPUT_TYPES.items()
+            for name, kind in self._types().items()
         }
+
+    def _types(self) -> dict[str, type]:
+        return OUTPUT_TYPES | ({"autoware": self._autoware.Trajectory} if self._autoware else {})
 
     def close(self) -> None:
         publishers, self._publishers = self._publishers, {}
@@ -61,6 +69,8 @@ class PlanOutputs:
         stats.header = trajectory.header
         stats.late = total_ms > deadline_ms
         set_stages(stats, stages)
+        if self._autoware:
+            self._send("autoware", autoware_trajectory(self._autoware, trajectory))
         self._send("path", path_message(trajectory))
         if decision.source == Trajectory.PLANNED:
             reasoning = reasoning_message(decision.plan, frame_id)

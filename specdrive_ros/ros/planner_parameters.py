@@ -41,6 +41,7 @@ STRUCTURE = (
     ParameterSpec("seed", 0, "of the trajectory's noise", 0, 2**31 - 1),
     ParameterSpec("warm_up_cycles", 2, "cycles on grey pictures while configuring; stage budgets begin with them",
                   0, 100),
+    ParameterSpec("autoware_output", False, "also publish autoware_planning_msgs/Trajectory on ~/output/autoware"),
     ParameterSpec("autostart", False, "configure and activate without being asked", read_only=True),
 )
 TUNING = (

@@ -11,7 +11,7 @@ pytest.importorskip("specdrive_ros.msg")
 
 ENDS_WITHIN_S = 5.0  # one second on a quiet machine
 HANGS = """
-import sys, time
+import hashlib, sys, time
 sys.path.insert(0, {folder!r})
 from small_world import ConstantVelocity
 from specdrive_ros.ros.planner_node import PlannerNode
@@ -21,7 +21,7 @@ class Hangs(ConstantVelocity):
     def warm_up(self, cycles):
         print("WARM-UP", flush=True)
         if "warm-up" in sys.argv:
-            sum(range(10**10))  # compiled code that looks at no signal
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # compiled code that looks at no signal
         return [{{}}]
 
     def plan(self, observation):
