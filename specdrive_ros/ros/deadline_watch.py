@@ -40,6 +40,7 @@ class DeadlineWatch:
         with self._changed:
             self._closed = True
             self._changed.notify()
+        self._thread.join()  # an act takes milliseconds, and it holds on to what it acts on
 
     def _watch(self) -> None:
         with self._changed:

@@ -34,6 +34,7 @@ FAULT_S = 5.0
 WARM_UP_S = 10.0
 READY_S = 120.0
 LOOK_S = 1.0
+KEPT_STAMPS = 600  # a minute
 WORK = ("decode", "vision", "prefill", "draft", "verify", "action", "check")
 SOURCES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
 
@@ -56,7 +57,9 @@ class Listener:
     def __init__(self, context: Context, source: FaultSource):
         self.node = Node("benchmark_listener", context=context, use_global_arguments=False)
         self.heard = Heard()
-        self._source, self._came, self._last_ns = source, {}, None
+        self._source, self._last_ns = source, None
+        self._came: dict[int, float] = {}  # stamp -> ms to the first trajectory of it, whatever it is
+        self._planned: dict[int, float] = {}  # … to the model's own plan
         self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.output())
         self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.output())
 
@@ -71,16 +74,22 @@ class Listener:
         self._last_ns = now_ns
         self.heard.sources[SOURCES[message.source]] += 1
         sent_ns = self._source.sent_ns.get(stamp_ns)
-        if sent_ns is not None and stamp_ns not in self._came:
-            self._came[stamp_ns] = (now_ns - sent_ns) / 1e6
-            self.heard.latency_ms.append(self._came[stamp_ns])
-        while len(self._came) > 600:
-            del self._came[next(iter(self._came))]
+        if sent_ns is None:
+            return
+        latency_ms = (now_ns - sent_ns) / 1e6
+        if stamp_ns not in self._came:
+            self._came[stamp_ns] = latency_ms
+            self.heard.latency_ms.append(latency_ms)
+        if message.source == Trajectory.PLANNED:
+            self._planned[stamp_ns] = latency_ms
+        for kept in (self._came, self._planned):
+            while len(kept) > KEPT_STAMPS:
+                del kept[next(iter(kept))]
 
     def _note(self, message: CycleStats) -> None:
         self.heard.cycles += 1
         self.heard.late += message.late
-        latency_ms = self._came.get(nanoseconds(message.header.stamp))
+        latency_ms = self._planned.get(nanoseconds(message.header.stamp))
         if latency_ms is not None and message.fallback_reason == CycleStats.NONE:
             stages = stages_ms(message)
             self.heard.overhead_ms.append(latency_ms - sum(stages[stage] for stage in WORK))

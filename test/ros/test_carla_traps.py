@@ -31,7 +31,7 @@ class Driver:
         if self.command is not None:
             self.publisher.publish(self.command)
 
-    def drive(self, command, samples: int = 20) -> tuple[float, float]:
+    def drive(self, command, samples: int = 8) -> tuple[float, float]:
         """(yaw rate rad/s, change of speed m/s) while it is obeyed."""
         self.command = command
         assert self.graph.spin_until(self.publisher.get_subscription_count)
@@ -41,16 +41,16 @@ class Driver:
         recent = self.odometry[begun:]
         rates = [message.twist.twist.angular.z for message in recent]
         turned = yaw_of(recent[-1].pose.pose.orientation) - yaw_of(recent[0].pose.pose.orientation)
-        assert turned * sum(rates) > 0 or abs(turned) < 0.02, "pose and twist turn the same way"
+        assert turned * sum(rates) > 0 or abs(turned) < 0.01, "pose and twist turn the same way"
         return sum(rates) / len(rates), recent[-1].twist.twist.linear.x - recent[0].twist.twist.linear.x
 
 
-@pytest.mark.parametrize("steer", [0.15, -0.15])
+@pytest.mark.parametrize("steer", [0.06, -0.06])
 def test_pedals_steer_right_positive(graph, steer):
     rate, _ = Driver(graph, CarlaEgoVehicleControl, "vehicle_control_cmd").drive(
         CarlaEgoVehicleControl(throttle=0.3, steer=steer)
     )
-    assert rate * steer < -0.005, "a positive steer turns clockwise"
+    assert rate * steer < -0.001, "a positive steer turns clockwise"
 
 
 @pytest.mark.parametrize("angle", [0.1, -0.1])
