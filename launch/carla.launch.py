@@ -3,10 +3,10 @@
     ros2 launch specdrive_ros carla.launch.py role_name:=hero
     ros2 launch specdrive_ros carla.launch.py bridge:=native role_name:=hero
 
-The ROS bridge publishes odometry and takes both commands (`ackermann` needs its carla_ackermann_control running). CARLA's
-native ROS 2 has no odometry before a recent change, so it is derived from /tf, and it takes `vehicle_control_cmd` alone.
-In CARLA's synchronous mode the controller commands at its own rate on the steady clock, also while the simulation waits:
-nobody waits for the other.
+The ROS bridge publishes odometry and takes both commands (`ackermann` needs its carla_ackermann_control running).
+CARLA's native ROS 2 has no odometry before a recent change, so it is derived from /tf, and it takes
+`vehicle_control_cmd` alone. In CARLA's synchronous mode the controller commands at its own rate on the steady clock,
+also while the simulation waits: nobody waits for the other.
 """
 
 from pathlib import Path

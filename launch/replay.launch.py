@@ -2,7 +2,7 @@
 
     ros2 launch specdrive_ros replay.launch.py bag:=/data/drive images:=/camera/front/image odometry:=/odom
 
-For figures, `specdrive replay` plans over a bag offline; this is for looking, and for testing the node on a real stream.
+For figures, `specdrive replay` plans over a bag offline; this is for looking, and for testing the node on a stream.
 """
 
 from pathlib import Path

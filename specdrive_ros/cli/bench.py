@@ -36,8 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     decode.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
     decode.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
-    node = kinds.add_parser("node", help="the planner as a process, picture in to trajectory out, with and without faults",
-                            epilog=bench_node.EXAMPLE)
+    node = kinds.add_parser("node", help="the planner as a process, picture in to trajectory out", epilog=bench_node.EXAMPLE)
     bench_node.add_arguments(node)
 
 

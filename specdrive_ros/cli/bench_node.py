@@ -11,7 +11,7 @@ LONGEST_MINUTES = 24 * 60.0
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
-    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="where the networks run (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="of the networks (default %(default)s)")
     parser.add_argument("--draft", default="none", metavar="D", help="none, or drafts as a+b (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="how long (default %(default)s)")
     parser.add_argument("--faults", action="store_true", help="spoil cameras, odometry and clock, one after the other")

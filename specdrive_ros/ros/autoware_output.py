@@ -1,4 +1,4 @@
-"""The plan as autoware_planning_msgs/Trajectory, for stacks of Autoware. Its package is loaded only where it is asked for.
+"""The plan as autoware_planning_msgs/Trajectory, for stacks of Autoware. Loads its package only where it is asked for.
 
 Same points, same times, same frame. A front wheel angle needs a wheelbase, which the planner does not know: it is 0, as
 Autoware's own planners leave it.

@@ -31,7 +31,7 @@ def odometry_parameters(*, read_only: bool) -> tuple[ParameterSpec, ...]:
                       choices=SOURCES, read_only=read_only),
         ParameterSpec("fixed_frame", "map", "frame that the car moves in, for odometry from tf", read_only=read_only),
         ParameterSpec("base_frame", "base_link", "frame of the car, for odometry from tf", read_only=read_only),
-        ParameterSpec("rear_axle_x_m", 0.0, "the rear axle in the frame that odometry is of; CARLA's is the car's middle",
+        ParameterSpec("rear_axle_x_m", 0.0, "the rear axle in the frame that odometry is of; CARLA's is its middle",
                       -10.0, 10.0, read_only=read_only),
     )
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from nav_msgs.msg import Odometry
 from sensor_msgs.msg import CompressedImage, Image
 
 from specdrive_ros.observation.frozen import FrozenPicture
@@ -167,7 +166,8 @@ class Perception:
         """An uncertain position is used, but said: nobody else has a better one."""
         variances = np.array([covariance[index] for index in POSITION_VARIANCES])
         if not (np.isfinite(variances).all() and (variances >= 0).all()):
-            self._monitors[ODOMETRY].note_warning(UNCERTAIN, f"position covariance {variances.tolist()} is no covariance")
+            text = f"position covariance {variances.tolist()} is no covariance"
+            self._monitors[ODOMETRY].note_warning(UNCERTAIN, text)
         elif self.policy.max_std_m and np.sqrt(variances.max()) > self.policy.max_std_m:
             text = f"position is certain to {np.sqrt(variances.max()):.1f} m; limit {self.policy.max_std_m:g} m"
             self._monitors[ODOMETRY].note_warning(UNCERTAIN, text)

@@ -62,7 +62,13 @@ class PlannerHealth:
             self._cycle = Health("cycle", ERROR, "CYCLE_LOST", f"cycle lost: {text}", {"lost": self._lost})
 
     def note_cycle(
-        self, decision: Decision, stats: CycleStats, *, deadline_ms: float, shortened: bool, budgets: Mapping[str, float]
+        self,
+        decision: Decision,
+        stats: CycleStats,
+        *,
+        deadline_ms: float,
+        shortened: bool,
+        budgets: Mapping[str, float],
     ) -> None:
         """Something was published."""
         with self._lock:

@@ -42,6 +42,7 @@ from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.safety.stage_budgets import StageBudgets
 
 DIAGNOSTICS_PERIOD_S = 1.0
+LOOK_EVERY_S = 0.05  # for a changed status
 WORKER_END_S = 5.0
 CLOSING_S = 0.5  # of the plan in hand when the process ends
 FRAMES_WAITING, ODOMETRY_WAITING = 8, 400
@@ -90,6 +91,7 @@ class PlannerNode(LifecycleNode):
         self._health = PlannerHealth()
         self._diagnostics_lock = Lock()
         self._diagnostics_signature: tuple = ()
+        self._looked_s = 0.0
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", qos.output())
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(DIAGNOSTICS_PERIOD_S, self._publish_diagnostics, clock=self._steady)
@@ -250,6 +252,11 @@ class PlannerNode(LifecycleNode):
             self._diagnostics.publish(diagnostic_array(now, name, healths))
 
     def _publish_diagnostics_on_change(self) -> None:
+        """Looks at most so often: at 200 messages a second it would be the most of the work."""
+        now = time.monotonic()
+        if now - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now
         if signature(self._healths()) != self._diagnostics_signature:
             self._publish_diagnostics()
 

@@ -1,4 +1,4 @@
-"""The planner's one thread of work: takes what came, plans on the newest observation, publishes, and never falls silent.
+"""The planner's one thread of work: takes what came, plans on the newest observation, publishes, is never silent.
 
     inbox -> perception -> decide -> outputs          a cycle
     nothing to plan on for too long -> stand-in       a cycle too, with its reason
@@ -221,7 +221,9 @@ class PlanningWorker:
             dropped_observations=self._perception.dropped,
         )
 
-    def _publish(self, decision: Decision, perceived, stats: CycleStats, stages: Mapping[str, float]) -> dict[str, float]:
+    def _publish(
+        self, decision: Decision, perceived: "Perceived | _Instant", stats: CycleStats, stages: Mapping[str, float]
+    ) -> dict[str, float]:
         stats.fallback_reason, stats.fallback_text = decision.reason, decision.text
         deadline_ms = self._settings["deadline_ms"]
         if self._closed:

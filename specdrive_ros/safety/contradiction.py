@@ -18,7 +18,7 @@ ASIDE_M = 1.0  # further than this to the other side
 EARLY = slice(0, 40)  # four seconds: later the way back may have begun
 
 SLOWING = re.compile(r"\b(slow(s|ing)?( down)?|brak(e|es|ing)|decelerat\w*|ease off|yield(s|ing)?|give way)\b", re.I)
-STOPPING = re.compile(r"\b(stop(s|ping)?(?! line)|stay stopped|remain stopped|come to a (halt|stop)|wait(s|ing)?)\b", re.I)
+STOPPING = re.compile(r"\b(stop(s|ping)?(?! line)|(stay|remain) stopped|come to a (halt|stop)|wait(s|ing)?)\b", re.I)
 GOING = re.compile(r"\b(accelerat\w*|speed(s|ing)? up|proceed(s|ing)?|start moving|pick up speed)\b", re.I)
 LEFT = re.compile(r"\b(turn|nudge|move|change|merge|steer|shift|swerve)\w*\b[^.,;]{0,30}\bleft\b", re.I)
 RIGHT = re.compile(r"\b(turn|nudge|move|change|merge|steer|shift|swerve)\w*\b[^.,;]{0,30}\bright\b", re.I)

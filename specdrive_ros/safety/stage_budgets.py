@@ -6,10 +6,9 @@ become slow is believed within seconds. Passes of the target are learnt by their
 
 from collections import deque
 from collections.abc import Mapping
+from math import log2
 
-import numpy as np
-
-SHARE = 90.0  # per cent of the measurements that are within the budget
+SHARE = 0.9  # of the measurements are within the budget
 REMEMBERED = 50
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # rows of a pass are counted with the next of these
 
@@ -33,7 +32,8 @@ class Budget:
     def ms(self) -> float:
         """What to reserve; 0 while nothing has been measured."""
         if self._value is None:
-            self._value = float(np.percentile(self._measured, SHARE)) if self._measured else 0.0
+            ranked = sorted(self._measured)
+            self._value = ranked[round(SHARE * (len(ranked) - 1))] if ranked else 0.0
         return self._value
 
 
@@ -61,7 +61,7 @@ class StageBudgets:
         known = [each for each in WIDTHS if self._passes[each].known]
         if not known:
             return 0.0
-        return self._passes[min(known, key=lambda each: abs(np.log(each / width)))].ms
+        return self._passes[min(known, key=lambda each: abs(log2(each / width)))].ms
 
     def values(self) -> dict[str, float]:
         """Every budget, rounded, for people to read."""

@@ -66,7 +66,8 @@ class Watch:
 @pytest.fixture
 def driven(graph):
     """(graph, source, watch) with an active planner that plans."""
-    node, _ = make_planner(graph, "deadline_ms:=400", "camera_min_hz:=4", "camera_stale_s:=0.8", "odometry_stale_s:=0.8")
+    limits = ("camera_min_hz:=4", "camera_stale_s:=0.8", "odometry_stale_s:=0.8")
+    node, _ = make_planner(graph, "deadline_ms:=400", *limits)
     assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
     topics = [f"/planner/input/{camera}/image" for camera in CAMERAS]
     source = graph.add(

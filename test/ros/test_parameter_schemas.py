@@ -49,7 +49,8 @@ def test_every_parameter_is_described():
 def test_schema_words():
     spec = ParameterSpec("rate_hz", 10.0, "how often", 0.5, 100.0, read_only=True)
     assert property_of(spec) == {
-        "type": "number", "description": "how often", "default": 10.0, "minimum": 0.5, "maximum": 100.0, "readOnly": True,
+        "type": "number", "description": "how often", "default": 10.0, "minimum": 0.5, "maximum": 100.0,
+        "readOnly": True,
     }
     schema = schema_of("n", [spec])
     assert schema["additionalProperties"] is False and spec.descriptor().read_only

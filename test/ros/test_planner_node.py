@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("specdrive_ros.msg")
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus  # noqa: E402
+from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
 from lifecycle_msgs.msg import State, Transition  # noqa: E402
 from lifecycle_msgs.srv import ChangeState, GetState  # noqa: E402
 from rclpy.lifecycle import TransitionCallbackReturn  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
 from specdrive_ros.errors import InputError  # noqa: E402
-from specdrive_ros.msg import CycleStats, Reasoning, Trajectory  # noqa: E402
+from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
 from specdrive_ros.ros import qos  # noqa: E402
 from specdrive_ros.ros.conversions import nanoseconds, stamp  # noqa: E402
 from specdrive_ros.shapes import NANOSECONDS  # noqa: E402

@@ -38,6 +38,13 @@ Hangs.cameras = ("rgb_front",)
 arguments = ["--ros-args", "-p", "autostart:=true"]
 sys.exit(run_node(lambda: PlannerNode(load), arguments, PlannerNode.autostart))
 """
+STARTS = """
+from specdrive_ros.ros.starting import end_quietly_on_signals
+end_quietly_on_signals()
+print("UP", flush=True)
+import runpy
+runpy.run_module("specdrive_ros.ros.{module}", run_name="__main__")
+"""
 
 
 def ended_quietly(process) -> None:
@@ -89,7 +96,7 @@ def test_while_a_plan_hangs(graph):
 @pytest.mark.parametrize("after_s", [0.15, 0.5, 1.0])
 def test_while_it_starts(graph, module, after_s):
     """Python itself needs the first tenth of a second, in which a signal is still its own affair."""
-    process = graph.start("-c", f"import specdrive_ros.ros.starting as s; s.end_quietly_on_signals(); print('UP', flush=True); import runpy; runpy.run_module('specdrive_ros.ros.{module}', run_name='__main__')")
+    process = graph.start("-c", STARTS.format(module=module))
     wait_for(process, "UP")
     graph.spin_until(lambda: False, after_s)
     ended_quietly(process)
@@ -101,5 +108,6 @@ def test_the_handlers_are_the_first_that_a_node_module_does():
         module = sys.modules.get(f"specdrive_ros.ros.{node}_node") or __import__(
             f"specdrive_ros.ros.{node}_node", fromlist=["main"]
         )
-        imports = [line for line in Path(module.__file__).read_text().splitlines() if line.startswith(("import", "from", "if "))]
+        lines = Path(module.__file__).read_text().splitlines()
+        imports = [line for line in lines if line.startswith(("import", "from", "if "))]
         assert imports[:2] == ["import sys", 'if __name__ == "__main__":  # a signal while rclpy is being imported']

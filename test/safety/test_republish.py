@@ -75,4 +75,5 @@ def test_a_followed_stop_ends_where_it_would_have():
     end, heading = pose_on(stop, 1.0)
     cos, sin = np.cos(heading), np.sin(heading)
     x, y, _ = later.xyz[-1]
-    assert [end[0] + cos * x - sin * y, end[1] + sin * x + cos * y] == pytest.approx(stop.xyz[-1][:2].tolist(), abs=0.01)
+    over_ground = [end[0] + cos * x - sin * y, end[1] + sin * x + cos * y]
+    assert over_ground == pytest.approx(stop.xyz[-1][:2].tolist(), abs=0.01)
