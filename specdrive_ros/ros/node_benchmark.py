@@ -34,6 +34,7 @@ FAULT_S = 5.0
 WARM_UP_S = 10.0
 READY_S = 120.0
 LOOK_S = 1.0
+SPIN_S = 0.05
 KEPT_STAMPS = 600  # a minute
 WORK = ("decode", "vision", "prefill", "draft", "verify", "action", "check")
 SOURCES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
@@ -159,13 +160,13 @@ def _spin(executor, child: Child, done: Callable[[], bool], timeout_s: float) ->
         child.check_alive()
         if time.monotonic() > deadline:
             raise WorkFailed(f"the planner says nothing after {timeout_s:.0f} s: {child.last_words()}")
-        executor.spin_once(timeout_sec=0.1)
+        executor.spin_once(timeout_sec=SPIN_S)
 
 
 def _spin_for(executor, child: Child, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while (left_s := deadline - time.monotonic()) > 0:
-        executor.spin_once(timeout_sec=left_s)
+    while time.monotonic() < deadline:
+        executor.spin_once(timeout_sec=SPIN_S)  # always the same: another timeout begins with the first topic again
     child.check_alive()
 
 

@@ -13,8 +13,9 @@ from std_msgs.msg import String
 from specdrive_ros.msg import CycleStats, Reasoning, Trajectory
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.autoware_output import autoware_trajectory, load_messages
-from specdrive_ros.ros.conversions import path_message, reasoning_message, set_stages, trajectory_message
+from specdrive_ros.ros.conversions import TrajectoryWriter, path_message, reasoning_message, set_stages
 from specdrive_ros.ros.decision import Decision
+from specdrive_ros.shapes import FUTURE_WAYPOINTS
 
 OUTPUT_TYPES = {
     "trajectory": Trajectory,
@@ -33,7 +34,7 @@ class PlanOutputs:
     """
 
     def __init__(self, node: LifecycleNode, *, autoware: bool = False):
-        self._node = node
+        self._node, self._writer = node, TrajectoryWriter(FUTURE_WAYPOINTS)
         self._autoware = load_messages() if autoware else None
         self._publishers = {
             name: node.create_lifecycle_publisher(kind, f"~/output/{name}", qos.output())
@@ -48,6 +49,9 @@ class PlanOutputs:
         for publisher in publishers.values():
             self._node.destroy_lifecycle_publisher(publisher)
 
+    def _is_heard(self, name: str) -> bool:
+        return name in self._publishers and self._publishers[name].get_subscription_count() > 0
+
     def _send(self, name: str, message: object) -> None:
         if name in self._publishers:
             self._publishers[name].publish(message)
@@ -61,7 +65,7 @@ class PlanOutputs:
         arrived_ns: steady time from which `total` counts.
         """
         begun_ns = time.monotonic_ns()
-        trajectory = trajectory_message(decision.plan, frame_id, decision.source)
+        trajectory = self._writer.trajectory(decision.plan, frame_id, decision.source)
         self._send("trajectory", trajectory)
         done_ns = time.monotonic_ns()
         publish_ms, total_ms = (done_ns - begun_ns) / NANOSECONDS_PER_MS, (done_ns - arrived_ns) / NANOSECONDS_PER_MS
@@ -71,7 +75,8 @@ class PlanOutputs:
         set_stages(stats, stages)
         if self._autoware:
             self._send("autoware", autoware_trajectory(self._autoware, trajectory))
-        self._send("path", path_message(trajectory))
+        if self._is_heard("path"):
+            self._send("path", path_message(trajectory))
         if decision.source == Trajectory.PLANNED:
             reasoning = reasoning_message(decision.plan, frame_id)
             self._send("reasoning", reasoning)
