@@ -204,7 +204,8 @@ class PlanningWorker:
         """The reason as CycleStats has it, and in words."""
         stale = [name for name, monitor in self._monitors.items() if monitor.is_stale]
         if stale:
-            return CycleStats.INPUT_STALE, f"INPUT_STALE: nothing comes from {', '.join(stale)}"
+            dropped = f"; {refusal.text}" if isinstance(refusal, DroppedCycle) else ""
+            return CycleStats.INPUT_STALE, f"INPUT_STALE: nothing comes from {', '.join(stale)}{dropped}"
         if refusal is not None:
             return CycleStats.NO_OBSERVATION, f"{refusal.reason}: {refusal.text}"
         return CycleStats.NO_OBSERVATION, "NOTHING_NEW: no newer camera set"
