@@ -13,6 +13,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.ros.log_folder import with_logging_that_works
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LONGEST_SPIN_S = 0.1  # how late a signal is noticed
@@ -77,6 +78,9 @@ def run_node(
     stop = _StopRequest()
     node = None
     try:
+        arguments, complaint = with_logging_that_works(sys.argv if arguments is None else arguments)
+        if complaint:
+            print(complaint, file=sys.stderr, flush=True)
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
         node = make()
         begin(node)
