@@ -15,7 +15,10 @@ function(install_entry_point name module folder)
   install(PROGRAMS "${script}" DESTINATION "${folder}")
 endfunction()
 
+# A signal while rclpy is being imported ends a node quietly.
+set(prelude "from specdrive_ros.ros.starting import end_quietly_on_signals\n\nend_quietly_on_signals()\n")
 foreach(node planner controller sim)
   install_entry_point(${node} "specdrive_ros.ros.${node}_node" "lib/${PROJECT_NAME}")
 endforeach()
+set(prelude "")
 install_entry_point(specdrive "specdrive_ros.cli.main" bin)

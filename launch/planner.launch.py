@@ -5,62 +5,32 @@
 
 from pathlib import Path
 
-from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
-from launch.substitutions import EnvironmentVariable, LaunchConfiguration
-from launch_ros.actions import Node
-from launch_ros.parameter_descriptions import ParameterValue
+from launch import LaunchContext, LaunchDescription
+from launch.actions import OpaqueFunction
+from specdrive_ros.ros import launching
 
-ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / "config"
+CONFIG = Path(__file__).resolve().parents[1] / "config"
 ARGUMENTS = {
-    "model": ("mini", "name or folder of the checkpoint"),
-    "camera": ("rgb_front", "camera of the car and of the model"),
+    **launching.PLANNER_ARGUMENTS,
+    "camera": ("rgb_front", "cameras of the car and of the model, joined by commas"),
     "role_name": ("ego_vehicle", "CARLA's name for the car"),
     "output": ("ackermann", "command of the controller: ackermann or carla"),
-    "use_sim_time": ("false", "take the time from /clock"),
+    "rviz": ("false", "show the drive in rviz"),
 }
 
 
 def generate_launch_description() -> LaunchDescription:
-    argument = {name: LaunchConfiguration(name) for name in ARGUMENTS}
-    role = ["/carla/", argument["role_name"]]
-    odometry = ("~/input/odometry", [*role, "/odometry"])
-    image = (["~/input/", argument["camera"], "/image"], [*role, "/", argument["camera"], "/image"])
-    planner = Node(
-        package="specdrive_ros",
-        executable="planner",
-        name="planner",
-        output="screen",
-        parameters=[
-            str(CONFIG / "planner.param.yaml"),
-            {"model": ParameterValue(argument["model"], value_type=str)},  # "1e5" is a name too
-            {"use_sim_time": argument["use_sim_time"]},
-        ],
-        remappings=[image, odometry],
+    return LaunchDescription(
+        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
     )
-    commands = [
-        (f"~/output/{name}", [*role, f"/{name}"]) for name in ("ackermann_cmd", "vehicle_control_cmd")
-    ]
-    controller = Node(
-        package="specdrive_ros",
-        executable="controller",
-        name="controller",
-        output="screen",
-        parameters=[
-            str(CONFIG / "controller.param.yaml"),
-            {"output": argument["output"], "use_sim_time": argument["use_sim_time"]},
-        ],
-        remappings=[("~/input/trajectory", "/planner/output/trajectory"), odometry, *commands],
-    )
-    declared = [
-        DeclareLaunchArgument(name, default_value=default, description=text)
-        for name, (default, text) in ARGUMENTS.items()
-    ]
-    return LaunchDescription([*declared, dds_profile(), planner, controller])
 
 
-def dds_profile() -> SetEnvironmentVariable:
-    """Fast DDS's defaults lose large images; a profile the user has chosen stays."""
-    profile = EnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", default_value=str(CONFIG / "fastdds.xml"))
-    return SetEnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", profile)
+def nodes(context: LaunchContext) -> list:
+    values = launching.values_of(context, ARGUMENTS)
+    car = f"/carla/{values['role_name']}"
+    images = launching.images_of(car, launching.names_in(values["camera"]))
+    return [
+        launching.planner(CONFIG, values, images, f"{car}/odometry"),
+        launching.controller(CONFIG, values, car, f"{car}/odometry"),
+        *launching.rviz(CONFIG, values),
+    ]

@@ -5,45 +5,41 @@
 
 from pathlib import Path
 
-from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, IncludeLaunchDescription, SetEnvironmentVariable
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-from launch.substitutions import EnvironmentVariable, LaunchConfiguration
+from launch import LaunchContext, LaunchDescription
+from launch.actions import OpaqueFunction
 from launch_ros.actions import Node
+from specdrive_ros.ros import launching
 
-ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / "config"
+CONFIG = Path(__file__).resolve().parents[1] / "config"
+CAMERA = "rgb_front"
 ARGUMENTS = {
-    "model": ("mini", "name or folder of the checkpoint"),
+    **launching.PLANNER_ARGUMENTS,
+    "use_sim_time": ("true", "take the time from /clock"),
+    "role_name": ("ego_vehicle", "name of the car, part of its topics"),
+    "output": ("ackermann", "command of the controller: ackermann or carla"),
     "seed": ("0", "seed of the scenarios that name none"),
     "count": ("1", "seeds in a row for each scenario"),
+    "rviz": ("false", "show the drive in rviz"),
 }
 
 
 def generate_launch_description() -> LaunchDescription:
-    argument = {name: LaunchConfiguration(name) for name in ARGUMENTS}
+    return LaunchDescription(
+        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
+    )
+
+
+def nodes(context: LaunchContext) -> list:
+    values = launching.values_of(context, ARGUMENTS)
+    car = f"/carla/{values['role_name']}"
+    world = {"seed": int(values["seed"]), "count": int(values["count"]), "role_name": values["role_name"]}
     sim = Node(
-        package="specdrive_ros",
+        package=launching.PACKAGE,
         executable="sim",
         name="sim",
         output="screen",
-        parameters=[
-            str(CONFIG / "sim.param.yaml"),
-            {"seed": argument["seed"], "count": argument["count"]},
-        ],
+        parameters=[str(CONFIG / "sim.param.yaml"), world],
     )
-    driver = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource(str(ROOT / "launch" / "planner.launch.py")),
-        launch_arguments={"model": argument["model"], "use_sim_time": "true"}.items(),
-    )
-    declared = [
-        DeclareLaunchArgument(name, default_value=default, description=text)
-        for name, (default, text) in ARGUMENTS.items()
-    ]
-    return LaunchDescription([*declared, dds_profile(), sim, driver])
-
-
-def dds_profile() -> SetEnvironmentVariable:
-    """Fast DDS's defaults lose large images; a profile the user has chosen stays."""
-    profile = EnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", default_value=str(CONFIG / "fastdds.xml"))
-    return SetEnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", profile)
+    planner = launching.planner(CONFIG, values, launching.images_of(car, [CAMERA]), f"{car}/odometry")
+    controller = launching.controller(CONFIG, values, car, f"{car}/odometry")
+    return [sim, planner, controller, *launching.rviz(CONFIG, values)]

@@ -2,7 +2,7 @@
 
     cameras, odometry -> vision -> prefill -> decoding -> action head -> checks -> plan
 
-Knows nothing of ROS, of deadlines and of what becomes of a plan that fails its checks.
+Knows nothing of ROS, of what a deadline is and of what becomes of a plan that fails its checks.
 """
 
 import time
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from specdrive_ros.decoding.autoregressive import AutoregressiveDecoder, Decoder
+from specdrive_ros.decoding.pace import UNHURRIED, Pace
 from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.decoding.speculative import SpeculativeDecoder
 from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
@@ -22,18 +23,20 @@ from specdrive_ros.draft.company import PassCosts
 from specdrive_ros.draft.registry import CARRYOVER, NO_DRAFT, check_names, load_company, own_draft
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
-from specdrive_ros.observation.observation import Observation
+from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.runtime.frame_encoder import FrameEncoder
 from specdrive_ros.runtime.networks import KeyValueCache, TargetNetworks, VisionFeatures
 from specdrive_ros.runtime.registry import load_networks
-from specdrive_ros.safety.plan_checks import violations
+from specdrive_ros.safety.plan_checks import PlanLimits, check
+from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_POSES
 from specdrive_ros.target.prompt import Prompt, build_prompt
 from specdrive_ros.target.rope import text_positions
 from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
 
 DEFAULT_THREADS = 2
+WARM_UP_SIZE = (96, 160)  # pixels, rows by columns: mini's
 
 
 class Planner:
@@ -41,7 +44,13 @@ class Planner:
 
     The action head starts from the same noise in every cycle, drawn once from `seed`: two cycles that see the
     same plan the same, and a plan does not jitter.
+
+    pace:   may shorten the reasoning; without one it takes as long as it takes.
+    limits: of the plan's checks.
     """
+
+    pace: Pace = UNHURRIED
+    limits: PlanLimits = PlanLimits()
 
     def __init__(
         self,
@@ -101,13 +110,36 @@ class Planner:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
         state = self.perceive(observation, stage_ms, self.decoder.carried())
-        reasoning = self.decoder.decode(state)
+        reasoning = self.decoder.decode(state, self.pace)
         stage_ms |= reasoning.stage_ms
         with _timed(stage_ms, "action"):
             plan = self._drive(observation, reasoning, self._act(state))
         with _timed(stage_ms, "check"):
-            found = tuple(violations(plan, observation))
-        return replace(plan, violations=found, stage_ms=stage_ms)
+            found = check(plan, observation, self.limits)
+        return replace(plan, violations=found.violations, warnings=found.warnings, stage_ms=stage_ms)
+
+    def warm_up(self, cycles: int) -> list[dict[str, float]]:
+        """Plans on grey pictures of a standing car, so that the first real cycle is not the slowest.
+
+        Returns the stages of each, milliseconds. Nothing of it is carried on.
+        """
+        height, width = WARM_UP_SIZE
+        frames = {camera: np.full((FRAMES_PER_CAMERA, height, width, 3), 127, np.uint8) for camera in self.cameras}
+        stamps = np.arange(FRAMES_PER_CAMERA, dtype=np.int64)
+        rotation = np.tile(np.eye(3), (HISTORY_POSES, 1, 1))
+        history = EgoHistory(np.zeros((HISTORY_POSES, 3)), rotation, 0.0)
+        stages = []
+        for cycle in range(cycles):
+            moved = stamps + cycle * FRAMES_PER_CAMERA  # other stamps, so that every frame is encoded
+            observation = Observation(int(moved[-1]), frames, dict.fromkeys(self.cameras, moved), history)
+            stages.append(self.plan(observation).stage_ms)
+        self.forget()
+        return stages
+
+    def forget(self) -> None:
+        """The clock or the scene has changed: nothing of earlier cycles rides along in the next."""
+        self.decoder.forget()
+        self.encoder.forget()
 
     def perceive(
         self, observation: Observation, stage_ms: dict[str, float], carried: tuple[int, ...] = ()

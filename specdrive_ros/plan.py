@@ -22,6 +22,7 @@ class Plan:
     target_passes:   passes of the target spent on reasoning, prefill not counted.
     drafted:         tokens that drafts supplied, by the draft's name.
     violations:      checks of safety/plan_checks.py that the plan does not pass; empty when it may be driven.
+    warnings:        checks that it does not pass and that do not forbid to drive it.
     stage_ms:        wall time per stage (names of `latency_ms` in the contract), milliseconds.
     """
 
@@ -38,4 +39,5 @@ class Plan:
     target_passes: int = 0
     drafted: dict[str, int] = field(default_factory=dict)
     violations: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     stage_ms: dict[str, float] = field(default_factory=dict)

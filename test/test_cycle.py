@@ -16,6 +16,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.runtime.registry import load_networks
+from specdrive_ros.safety.plan_checks import PlanLimits
 from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.training.phrasebook import learn_phrasebook
 
@@ -234,3 +235,46 @@ def test_a_draft_that_is_none_or_has_no_file(exported):
         Planner.load(exported, draft="fast")
     with pytest.raises(InputError, match="no phrasebook there; learn one"):
         Planner.load(exported, threads=1, draft="phrasebook")
+
+
+class AtOnce:
+    """A pace that closes the reasoning before its first word."""
+
+    def nodes(self, asked: int) -> int:
+        return 1
+
+    def must_close(self) -> bool:
+        return True
+
+    def note_pass(self, rows: int, milliseconds: float) -> None:
+        assert rows == 2
+
+
+def test_a_cycle_in_a_hurry_still_plans_and_says_so(planner, observation):
+    free = planner.plan(observation)
+    planner.pace = AtOnce()
+    try:
+        hurried = planner.plan(observation)
+    finally:
+        del planner.pace
+    assert hurried.truncated and hurried.reasoning == "" and len(hurried.token_ids) == 2
+    assert hurried.xyz.shape == (64, 3) and np.isfinite(hurried.xyz).all()
+    assert planner.plan(observation).token_ids == free.token_ids, "the next one has its time again"
+
+
+def test_warm_up_measures_and_leaves_nothing_behind(planner, observation):
+    free = planner.plan(observation)
+    stages = planner.warm_up(2)
+    assert [list(each) for each in stages] == [STAGES, STAGES] and all(each["vision"] > 0 for each in stages)
+    again = planner.plan(observation)
+    assert again.token_ids == free.token_ids
+    np.testing.assert_array_equal(again.xyz, free.xyz)
+
+
+def test_limits_of_the_checks_are_the_planner_s(planner, observation):
+    assert planner.plan(observation).violations == ()
+    planner.limits = PlanLimits(curvature_per_m=1e-6, start_m=1e-6)
+    try:
+        assert [text.split(":")[0] for text in planner.plan(observation).violations][:2] == ["START", "CURVATURE"]
+    finally:
+        del planner.limits

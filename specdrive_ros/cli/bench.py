@@ -1,15 +1,16 @@
-"""`specdrive bench decode|long|cycle`: ways of decoding measured against plain decoding, every one in one run.
+"""`specdrive bench decode|long|cycle|node`: ways of decoding against plain decoding in one run; the planner over DDS.
 
-Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`; `bench_long.py` and
-`bench_cycle.py` have the other two.
+Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`; `bench_long.py`,
+`bench_cycle.py` and `bench_node.py` have the other three.
 """
 
 import json
 import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Callable
 from pathlib import Path
 
-from specdrive_ros.cli import bench_cycle, bench_long
+from specdrive_ros.cli import bench_cycle, bench_long, bench_node
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
@@ -17,10 +18,12 @@ EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+p
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
-    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode|long|cycle")
+    kinds = parser.add_subparsers(dest="kind", required=True, metavar="decode|long|cycle|node")
     long = kinds.add_parser("long", help="what a token costs in reasonings of 20 to 512 tokens")
     bench_long.add_arguments(long, add_common)
     bench_cycle.add_arguments(kinds.add_parser("cycle", help="whole planning cycles, stage by stage"), add_common)
+    node = kinds.add_parser("node", help="the planner as a process, picture in to trajectory out", epilog=bench_node.EXAMPLE)
+    bench_node.add_arguments(node)
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
     add_common(decode)
     decode.add_argument("--draft", nargs="+", default=["none", "carryover"], metavar="D",
@@ -49,6 +52,8 @@ def add_common(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
+    if args.kind == "node":
+        return _write(args, bench_node.document(args), bench_node.lines_of)
     if args.prompts < 1 or args.threads < 1 or args.seed < 0:
         raise InputError(f"bench {args.kind}: --prompts and --threads must be at least 1, --seed 0 or more")
     other = {"long": bench_long.run, "cycle": bench_cycle.run}.get(args.kind)
@@ -59,6 +64,10 @@ def run_decode(args: Namespace) -> int:
     if args.tokenizer and not args.phrases:
         raise InputError("--tokenizer: goes with --phrases; a model has its own")
     document = phrases_document(args) if args.phrases else decode_document(args)
+    return _write(args, document, lines_of)
+
+
+def _write(args: Namespace, document: dict, lines_of: Callable[[dict], list[str]]) -> int:
     text = json.dumps(document, indent=1) + "\n"
     if args.out:
         try:

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from specdrive_ros.decoding.choice import Choose, greedy
+from specdrive_ros.decoding.pace import UNHURRIED, Pace
 from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.decoding.state import DecodingState, Reasoning
 from specdrive_ros.runtime.networks import TargetNetworks
@@ -23,8 +24,11 @@ class Decoder(Protocol):
     def carried(self) -> tuple[int, ...]:
         """Tokens that should ride along behind the prompt of the next prefill; `decode` verifies them."""
 
-    def decode(self, state: DecodingState) -> Reasoning:
+    def decode(self, state: DecodingState, pace: Pace = UNHURRIED) -> Reasoning:
         """Writes until `<|traj_future_start|>`, whose row is then the last in the cache."""
+
+    def forget(self) -> None:
+        """The scene has changed: nothing of earlier reasonings is carried on."""
 
 
 class AutoregressiveDecoder:
@@ -36,17 +40,27 @@ class AutoregressiveDecoder:
     def carried(self) -> tuple[int, ...]:
         return ()
 
-    def decode(self, state: DecodingState) -> Reasoning:
+    def forget(self) -> None:
+        """There is nothing to forget."""
+
+    def decode(self, state: DecodingState, pace: Pace = UNHURRIED) -> Reasoning:
         written, truncated, passes, begun = [], False, 0, time.perf_counter()
         while not self.rules.ended(written):
-            choice = self.choose(self.rules.allowed(state.logits))
-            tokens, forced = self.rules.settle(choice, written)
+            tokens, forced = self._next(state, written, pace)
+            pass_begun = time.perf_counter()
             extend(self.networks, state, tokens)
+            pace.note_pass(len(tokens), 1000 * (time.perf_counter() - pass_begun))
             written += tokens
             truncated |= forced
             passes += 1
         stage_ms = {"draft": 0.0, "verify": 1000 * (time.perf_counter() - begun)}
         return Reasoning(tuple(written), truncated, passes, stage_ms)
+
+    def _next(self, state: DecodingState, written: list[int], pace: Pace) -> tuple[list[int], bool]:
+        """The tokens to write next and whether they were forced."""
+        if pace.must_close():
+            return self.rules.closing(written), True
+        return self.rules.settle(self.choose(self.rules.allowed(state.logits)), written)
 
 
 def extend(networks: TargetNetworks, state: DecodingState, token_ids: list[int]) -> None:

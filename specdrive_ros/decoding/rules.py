@@ -1,7 +1,7 @@
 """What a chain of causation may hold and how it ends; the same for every way of decoding.
 
 Trajectory bins are never written. The reasoning ends with `<|traj_future_start|>`. Where the target ends its
-turn instead, or the limit is reached, the reasoning is closed by force and marked as truncated.
+turn instead, the limit is reached or time runs out (pace.py), the reasoning is closed by force and marked as truncated.
 """
 
 from dataclasses import dataclass
@@ -49,9 +49,13 @@ class ReasoningRules:
     def ended(self, written: list[int]) -> bool:
         return bool(written) and written[-1] == self.future_start
 
+    def closing(self, written: list[int]) -> list[int]:
+        """The tokens that close the reasoning from here."""
+        return [self.future_start] if self.cot_end in written else [self.cot_end, self.future_start]
+
     def settle(self, choice: int, written: list[int]) -> tuple[list[int], bool]:
         """The tokens to write next, given the target's choice, and whether they were forced."""
-        closing = [self.future_start] if self.cot_end in written else [self.cot_end, self.future_start]
+        closing = self.closing(written)
         last_chance = len(written) + len(closing) >= self.max_new_tokens
         if choice == self.end_of_turn or (last_chance and choice not in (closing[0], self.future_start)):
             return closing, True

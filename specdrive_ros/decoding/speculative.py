@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from specdrive_ros.decoding.pace import UNHURRIED, Pace
 from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.decoding.state import DecodingState, Reasoning
 from specdrive_ros.decoding.token_tree import TokenTree
@@ -53,23 +54,36 @@ class SpeculativeDecoder:
         """The tokens that should ride along in the next prefill."""
         return self.previous if self.carry else ()
 
-    def decode(self, state: DecodingState) -> Reasoning:
-        writing = _Writing()
+    def forget(self) -> None:
+        """The scene has changed: the previous reasoning is no longer a proposal."""
+        self.previous = ()
+
+    def decode(self, state: DecodingState, pace: Pace = UNHURRIED) -> Reasoning:
+        writing = _Writing(pace)
         self.draft.begin()
-        verdict = self._accept(state, _prefill(state), writing)
+        verdict = self._hurry(self._accept(state, _prefill(state), writing), writing)
         while verdict.tokens:
             writing.token_ids += verdict.tokens
             tree = self._propose(state, writing)
-            verdict = self._accept(state, self._extend(state, verdict.tokens, tree, writing), writing)
+            run = self._extend(state, verdict.tokens, tree, writing)
+            verdict = self._hurry(self._accept(state, run, writing), writing)
         self.previous = tuple(writing.token_ids)
         return writing.reasoning()
+
+    def _hurry(self, verdict: Verdict, writing: "_Writing") -> Verdict:
+        """The verdict, or one that closes the reasoning where there is no time for another word."""
+        ends = not verdict.tokens or self.rules.ended([*writing.token_ids, *verdict.tokens])
+        if ends or not writing.pace.must_close():
+            return verdict
+        writing.truncated = True
+        return Verdict((), tuple(self.rules.closing(writing.token_ids)), True)
 
     def _propose(self, state: DecodingState, writing: "_Writing") -> TokenTree:
         """The draft's tree; an empty one from a draft that fails, and where the reasoning is closed already."""
         if self.rules.ended(writing.token_ids):
             return TokenTree.empty()
         room = state.cache.capacity - state.cache.length - 1
-        nodes = max(0, min(self.nodes, room))
+        nodes = max(0, min(writing.pace.nodes(self.nodes), room))
         with writing.timed("draft"):
             try:
                 tree = self.draft.propose(self._context(state, writing.token_ids), nodes)
@@ -116,6 +130,7 @@ class SpeculativeDecoder:
             axis=1,
         )
         tokens = np.concatenate([np.asarray(stem, np.int64), tree.tokens])
+        begun = time.perf_counter()
         with writing.timed("verify"):
             output = self.networks.extend(
                 self.networks.embed(tokens),
@@ -124,6 +139,7 @@ class SpeculativeDecoder:
                 mask=None if tree.is_chain else tree.attention_mask(cached, len(stem)),
                 logit_rows=np.arange(len(stem) - 1, len(tokens)),
             )
+        writing.pace.note_pass(len(tokens), 1000 * (time.perf_counter() - begun))
         writing.passes += 1
         return _Pass(root_slot, len(stem), tree, output.logits, output.taps, positions)
 
@@ -171,6 +187,7 @@ def _prefill(state: DecodingState) -> _Pass:
 class _Writing:
     """One reasoning while it is written."""
 
+    pace: Pace
     token_ids: list[int] = field(default_factory=list)
     truncated: bool = False
     passes: int = 0

@@ -5,6 +5,12 @@ simulation that stands still or goes back does not stop the commands.
 """
 
 import sys
+
+if __name__ == "__main__":  # a signal while rclpy is being imported
+    from specdrive_ros.ros.starting import end_quietly_on_signals
+
+    end_quietly_on_signals()
+
 import time
 from threading import Event
 
@@ -18,6 +24,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.msg import Trajectory
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import ego_trajectory, pose_sample
+from specdrive_ros.ros.odometry_source import check_odometry_source, odometry_parameters, subscribe_odometry
 from specdrive_ros.ros.parameters import ParameterSpec, declare, on_change, read
 from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPUT, message_of, message_type
@@ -25,8 +32,9 @@ from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPU
 LINGER_S = 0.1
 _DEFAULT = ControllerConfig()
 STARTUP = (
-    ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT)),
-    ParameterSpec("rate_hz", 20.0, "commands per second", 1.0, 200.0),
+    ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT), read_only=True),
+    ParameterSpec("rate_hz", 20.0, "commands per second", 1.0, 200.0, read_only=True),
+    *odometry_parameters(read_only=True),
 )
 TUNING = (
     ParameterSpec("trajectory_timeout_s", _DEFAULT.trajectory_timeout_s,
@@ -47,6 +55,7 @@ TUNING = (
                   "braking when there is nothing to follow", 0.1, 20.0),
     ParameterSpec("max_curvature_per_m", _DEFAULT.max_curvature_per_m, "tightest curve", 0.001, 1.0),
 )
+PARAMETERS = STARTUP + TUNING
 
 
 class ControllerNode(Node):
@@ -54,14 +63,15 @@ class ControllerNode(Node):
 
     def __init__(self, **node_arguments):
         super().__init__("controller", **node_arguments)
-        declare(self, STARTUP + TUNING)
+        declare(self, PARAMETERS)
         startup = read(self, STARTUP)
         self._output = startup["output"]
         self._controller = TrajectoryController(ControllerConfig(**read(self, TUNING)))
         self._stop_reason: str | None = None
         topic = f"~/output/{TOPIC_OF_OUTPUT[self._output]}"
         self._publisher = self.create_publisher(message_type(self._output), topic, qos.command())
-        self._subscribe(Odometry, "~/input/odometry", self._on_odometry, qos.odometry_input())
+        check_odometry_source(startup)
+        subscribe_odometry(self, startup, self._on_odometry)
         self._subscribe(Trajectory, "~/input/trajectory", self._on_trajectory, qos.trajectory_input())
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(1.0 / startup["rate_hz"], self._on_timer, clock=steady)

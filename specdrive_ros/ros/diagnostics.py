@@ -14,6 +14,7 @@ from threading import Lock
 from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 
+from specdrive_ros.observation.stream_statistics import StreamStatistics
 from specdrive_ros.shapes import NANOSECONDS
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
@@ -42,37 +43,90 @@ class Health:
         )
 
 
-class InputMonitor:
-    """What one subscription gets: how much, how fresh, what was refused and why."""
+ODD = {
+    "JUMP": "the stamp jumped by more than a second",
+    "DUPLICATE": "a stamp came twice",
+    "OUT_OF_ORDER": "a stamp is older than the one before",
+    "FRAME_CHANGED": "the frame id is another one",
+}
 
-    def __init__(self, name: str, topic: str, stale_after_s: float):
-        self.name, self.topic, self.stale_after_s = name, topic, stale_after_s
+
+class InputMonitor:
+    """What one subscription gets: how much, how fast, how fresh, in what order, what was refused and why.
+
+    stale_after_s: silence that is an error. min_hz, max_age_s: slower or older (by the node's clock) is a warning;
+    0: never.
+    """
+
+    def __init__(self, name: str, topic: str, stale_after_s: float, *, min_hz: float = 0.0, max_age_s: float = 0.0):
+        self.name, self.topic = name, topic
+        self.stale_after_s, self.min_hz, self.max_age_s = stale_after_s, min_hz, max_age_s
         self._lock = Lock()
-        self.received = 0
-        self._overflowed = 0
+        self._statistics = StreamStatistics()
+        self._received = self._overflowed = 0
         self._arrived_ns: int | None = None
+        self._age_s: float | None = None
         self._rejected: Counter[str] = Counter()
+        self._warned: Counter[str] = Counter()
         self._refusal: tuple[int, str, str] | None = None  # steady ns, code, text
 
-    def note_arrival(self, overflowed: bool = False) -> None:
+    @property
+    def received(self) -> int:
+        return self._received
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """Reason -> messages refused for it."""
         with self._lock:
-            self.received += 1
+            return dict(self._rejected)
+
+    def note_arrival(
+        self, overflowed: bool = False, stamp_ns: int | None = None, frame_id: str = "", clock_ns: int | None = None
+    ) -> None:
+        """clock_ns: the node's clock, which the stamp is compared with."""
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            self._received += 1
             self._overflowed += overflowed
-            self._arrived_ns = time.monotonic_ns()
+            self._arrived_ns = now_ns
+            if stamp_ns is not None:
+                odd = self._statistics.note(stamp_ns, now_ns, frame_id)
+                self._age_s = None if clock_ns is None else (clock_ns - stamp_ns) / NANOSECONDS
+                if odd:
+                    self._warn(now_ns, odd, ODD[odd])
 
     def note_refusal(self, code: str, text: str) -> None:
         with self._lock:
             self._rejected[code] += 1
-            self._refusal = (time.monotonic_ns(), code, text)
+            self._refusal = (time.monotonic_ns(), code, f"refused: {text}")
+
+    def note_warning(self, code: str, text: str) -> None:
+        """A message that was taken and is odd."""
+        with self._lock:
+            self._warn(time.monotonic_ns(), code, text)
+
+    def _warn(self, now_ns: int, code: str, text: str) -> None:
+        self._warned[code] += 1
+        self._refusal = (now_ns, code, text)
+
+    @property
+    def is_stale(self) -> bool:
+        """It came once and no longer does."""
+        arrived_ns = self._arrived_ns
+        return arrived_ns is not None and time.monotonic_ns() - arrived_ns > self.stale_after_s * NANOSECONDS
 
     def health(self) -> Health:
         now_ns = time.monotonic_ns()
         with self._lock:
             level, code, text = self._judge(now_ns)
-            values = {"topic": self.topic, "received": self.received, "overflowed": self._overflowed}
+            values = {"topic": self.topic, "received": self._received, "overflowed": self._overflowed}
             if self._arrived_ns is not None:
                 values["age_s"] = round((now_ns - self._arrived_ns) / NANOSECONDS, 3)
+            if self._age_s is not None:
+                values["stamp_age_s"] = round(self._age_s, 3)
+            values |= self._statistics.values(now_ns)
             values |= {f"rejected {reason}": count for reason, count in sorted(self._rejected.items())}
+            values |= {f"warned {reason}": count for reason, count in sorted(self._warned.items())}
         return Health(f"input {self.name}", level, code, text, values)
 
     def _judge(self, now_ns: int) -> tuple[bytes, str, str]:
@@ -82,7 +136,12 @@ class InputMonitor:
         if age_s > self.stale_after_s:
             return ERROR, "STALE", f"nothing on {self.topic} for {age_s:.2f} s; limit {self.stale_after_s} s"
         if self._refusal is not None and now_ns - self._refusal[0] < SHOW_REFUSAL_S * NANOSECONDS:
-            return WARN, self._refusal[1], f"refused: {self._refusal[2]}"
+            return WARN, self._refusal[1], self._refusal[2]
+        if self.max_age_s and self._age_s is not None and self._age_s > self.max_age_s:
+            return WARN, "OLD", f"stamped {self._age_s:.2f} s ago; limit {self.max_age_s:g} s"
+        rate_hz = self._statistics.rate_hz(now_ns)
+        if self.min_hz and rate_hz and rate_hz < self.min_hz:
+            return WARN, "SLOW", f"{rate_hz:.1f} a second; should be {self.min_hz:g} at least"
         return OK, "", "fresh"
 
 

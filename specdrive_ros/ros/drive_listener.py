@@ -1,7 +1,7 @@
 """What a drive shows: the planner's topics, the pictures and poses they belong to, the sim's events.
 
 Messages of one t0 come on several topics in any order; when all of a cycle are there it is handed on,
-in arrays, without ROS types. Does not know what is done with it.
+in arrays, without ROS types. A plan that comes after its deadline takes the place of what stood in for it. Does not know what is done with it.
 """
 
 import json
@@ -82,6 +82,7 @@ class DriveListener:
         self._on_cycle, self._on_scenario = on_cycle, on_scenario
         self._parts: OrderedDict[int, dict[str, object]] = OrderedDict()
         self._scenarios: list[dict] = []
+        self._stood_in: dict[int, DriveCycle] = {}
         root = f"/carla/{role_name}"
         self._subscriptions = [
             self._listen(Image, f"{root}/{camera}/image", "image", qos.image_input()),
@@ -105,6 +106,7 @@ class DriveListener:
 
     def _take_event(self, message: String) -> None:
         event = json.loads(message.data)
+        self._hand_on_before(float("inf"))
         if event["event"] == "start":
             self._scenarios.append(event)
         self.finished |= event["event"] == "finished"
@@ -112,14 +114,40 @@ class DriveListener:
 
     def _take_part(self, t0_ns: int, part: str, message: object) -> None:
         parts = self._parts.setdefault(t0_ns, {})
+        if part == "stats" and message.fallback_reason == CycleStats.NO_OBSERVATION:
+            self._drop_stand_in(parts)
+            return
         parts[part] = message
         if part == "stats":
             self.counts.dropped = message.dropped_observations
         while len(self._parts) > KEPT_STAMPS:
             self._parts.popitem(last=False)
-        if self._is_complete(t0_ns, parts):
-            del self._parts[t0_ns]
-            self._on_cycle(self._cycle(t0_ns, parts))
+        if not self._is_complete(t0_ns, parts):
+            return
+        if parts["stats"].fallback_reason == CycleStats.DEADLINE:
+            self._await_late_plan(t0_ns, parts)
+            return
+        del self._parts[t0_ns]
+        self._stood_in.pop(t0_ns, None)
+        self._hand_on_before(t0_ns)
+        self._on_cycle(self._cycle(t0_ns, parts))
+
+    def _await_late_plan(self, t0_ns: int, parts: dict) -> None:
+        """What stood in at the deadline is the cycle's unless its own plan still comes, late."""
+        self._hand_on_before(t0_ns)
+        self._stood_in[t0_ns] = self._cycle(t0_ns, parts)
+        del parts["trajectory"], parts["stats"]
+
+    def _hand_on_before(self, t0_ns: float) -> None:
+        """Cycles whose late plan did not come before a newer cycle's."""
+        for earlier_ns in sorted(stamp for stamp in self._stood_in if stamp < t0_ns):
+            self._on_cycle(self._stood_in.pop(earlier_ns))
+
+    def _drop_stand_in(self, parts: dict) -> None:
+        """A stop for want of an observation is no cycle; a plan for the same stamp may still come."""
+        trajectory = parts.get("trajectory")
+        if trajectory is not None and trajectory.source != Trajectory.PLANNED:
+            del parts["trajectory"]
 
     def _is_complete(self, t0_ns: int, parts: dict) -> bool:
         if not {"image", "odometry", "trajectory", "stats"} <= parts.keys() or not self._scenarios:

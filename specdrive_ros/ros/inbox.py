@@ -70,10 +70,12 @@ class Inbox:
             self._closed = True
             self._changed.notify()
 
-    def take(self) -> Batch | None:
-        """Waits for messages or a reset. None once closed."""
+    def take(self, timeout_s: float | None = None) -> Batch | None:
+        """Waits for messages or a reset, at most so long; an empty batch then. None once closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._reset or any(self._queues.values()))
+            self._changed.wait_for(
+                lambda: self._closed or self._reset or any(self._queues.values()), timeout_s
+            )
             if self._closed:
                 return None
             was_reset, self._reset = self._reset, False

@@ -24,7 +24,10 @@ Value = bool | int | float | str | list
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """One parameter. The type is that of the default; `element` is the type of a list's elements."""
+    """One parameter. The type is that of the default; `element` is the type of a list's elements.
+
+    read_only: it is only looked at when the node is made, so that a later change would be a lie.
+    """
 
     name: str
     default: Value
@@ -33,6 +36,7 @@ class ParameterSpec:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     element: type = str
+    read_only: bool = False
 
     def check(self, value: object) -> Value:
         """The value in the declared type. Raises InputError with the rule and the value."""
@@ -69,7 +73,9 @@ class ParameterSpec:
 
     def descriptor(self) -> ParameterDescriptor:
         description = f"{self.description} ({self.rule()})"
-        descriptor = ParameterDescriptor(name=self.name, description=description, dynamic_typing=True)
+        descriptor = ParameterDescriptor(
+            name=self.name, description=description, read_only=self.read_only, dynamic_typing=True
+        )
         if self.minimum is not None and isinstance(self.default, float):
             limits = FloatingPointRange(from_value=float(self.minimum), to_value=float(self.maximum))
             descriptor.floating_point_range = [limits]
@@ -101,6 +107,20 @@ def _judge(specs: dict[str, ParameterSpec], changes: Sequence[Parameter]) -> Set
             except InputError as error:
                 return SetParametersResult(successful=False, reason=str(error))
     return SetParametersResult(successful=True)
+
+
+def refuse_while(node: Node, specs: Sequence[ParameterSpec], why: Callable[[], str]) -> None:
+    """Refuses changes of these parameters while `why` has something to say; they are read at another time."""
+    names = {spec.name for spec in specs}
+
+    def judge(changes: Sequence[Parameter]) -> SetParametersResult:
+        refused = [change.name for change in changes if change.name in names]
+        reason = why() if refused else ""
+        if not reason:
+            return SetParametersResult(successful=True)
+        return SetParametersResult(successful=False, reason=f"parameter {', '.join(refused)}: {reason}")
+
+    node.add_on_set_parameters_callback(judge)
 
 
 def read(node: Node, specs: Sequence[ParameterSpec]) -> dict[str, Value]:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from nav_msgs.msg import Odometry
 from sensor_msgs.msg import CompressedImage, Image
 
+from specdrive_ros.observation.frozen import FrozenPicture
 from specdrive_ros.observation.images import BadImage, decode_compressed, decode_image
-from specdrive_ros.observation.observation import Observation
+from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.observation.refusal import Reason, Refusal
 from specdrive_ros.observation.synchronisation import ObservationBuilder
 from specdrive_ros.ros.conversions import odometry_arrays
@@ -28,6 +28,9 @@ MESSAGE_OF_TRANSPORT = {"raw": Image, "compressed": CompressedImage}
 EARLY_SHARE = 0.9  # a frame this share of a cycle after the last is the next cycle's: cameras jitter
 KEPT_STAMPS = 1024  # of frames not yet served
 WAITING = {Reason.NOTHING_NEW, Reason.NOT_YET, Reason.NOT_SYNCHRONISED}
+INCOMPLETE = {Reason.NOT_SYNCHRONISED, Reason.CAMERA_MISSING, Reason.NOTHING_NEW}  # of a set that a camera lacks in
+WRONG_FRAME, FROZEN, UNCERTAIN = "WRONG_FRAME", "FROZEN", "UNCERTAIN"
+POSITION_VARIANCES = (0, 7)  # x and y in a pose's covariance, row by row
 
 
 def decode_message(message: Image | CompressedImage) -> np.ndarray:
@@ -56,16 +59,60 @@ class Perceived:
     newest_ns: dict[str, int] = field(default_factory=dict)
 
 
-class Perception:
-    """Turns batches of messages into at most one observation a cycle; `dropped` counts those overtaken."""
+@dataclass(frozen=True)
+class InputPolicy:
+    """What is done with inputs that are late, missing or odd.
 
-    def __init__(self, cameras: Sequence[str], cycle_hz: float, monitors: dict[str, InputMonitor]):
-        self.cameras = tuple(cameras)
-        self.dropped = 0
+    cameras:         wait for a complete set, use the last picture of a camera that is late, or drop the cycle.
+    wait_s:          how long a set is waited for before `last` or `drop`.
+    max_age_s:       oldest picture that `last` uses.
+    odometry_frames: child frames that odometry may have; empty: any.
+    max_std_m:       positions less certain than this are a warning; 0: never.
+    """
+
+    cameras: str = "wait"
+    wait_s: float = 0.03
+    max_age_s: float = 0.5
+    odometry_frames: tuple[str, ...] = ()
+    max_std_m: float = 0.0
+
+
+@dataclass(frozen=True)
+class DroppedCycle(Refusal):
+    """The set stays incomplete and the cycle is given up: something has to stand in for it now."""
+
+
+@dataclass(frozen=True)
+class Present:
+    """The newest instant that is known without a picture of it.
+
+    history, speed_mps: None where odometry does not tell.
+    """
+
+    t0_ns: int
+    history: EgoHistory | None
+    speed_mps: float | None
+
+
+class Perception:
+    """Turns batches of messages into at most one observation a cycle; `dropped` counts those overtaken or given up.
+
+    `resets` counts how often what was known became void: the clock went back.
+    """
+
+    def __init__(
+        self,
+        cameras: Sequence[str],
+        cycle_hz: float,
+        monitors: dict[str, InputMonitor],
+        policy: InputPolicy = InputPolicy(),
+    ):
+        self.cameras, self.policy = tuple(cameras), policy
+        self.dropped = self.resets = 0
         self._builder = ObservationBuilder(cameras)
         self._monitors = monitors
         self._least_distance_ns = EARLY_SHARE / cycle_hz * NANOSECONDS
-        self._frame_id = BASE_LINK
+        self.frame_id = BASE_LINK
         self._forget_cycle()
 
     def _forget_cycle(self) -> None:
@@ -74,30 +121,56 @@ class Perception:
         self._pending_ns: deque[int] = deque(maxlen=KEPT_STAMPS)
         self._arrivals: dict[int, int] = {}
         self._decode_ms = 0.0
+        self._speed_mps: float | None = None
+        self._odometry_arrived_ns: int | None = None
+        self._clock_ns: int | None = None  # the node's, when the newest message was taken in
+        self._frozen = {camera: FrozenPicture() for camera in self.cameras}
 
     def reset(self) -> None:
         """The clock went back: all that is known belongs to another time."""
         self._builder = ObservationBuilder(self.cameras)
+        self.resets += 1
         self._forget_cycle()
 
-    def absorb(self, batch: Batch) -> None:
-        """Takes in what came: odometry first, so that frames find their history."""
+    def absorb(self, batch: Batch, clock_ns: int | None = None) -> None:
+        """Takes in what came: odometry first, so that frames find their history. clock_ns: of the node, now."""
         if batch.was_reset:
             self.reset()
         for arrival in batch.arrivals[ODOMETRY]:
-            self._absorb_odometry(arrival.message)
+            self._absorb_odometry(arrival)
         self._pending_ns.extend(batch.lost_ns[self.cameras[0]])
         for camera in self.cameras:
             for arrival in batch.arrivals[camera]:
                 self._absorb_frame(camera, arrival)
+        if clock_ns is not None and any(batch.arrivals.values()):
+            self._clock_ns = clock_ns
 
-    def _absorb_odometry(self, message: Odometry) -> None:
+    def _absorb_odometry(self, arrival: Arrival) -> None:
+        message, monitor = arrival.message, self._monitors[ODOMETRY]
+        if self.policy.odometry_frames and message.child_frame_id not in self.policy.odometry_frames:
+            wanted = ", ".join(self.policy.odometry_frames)
+            monitor.note_refusal(WRONG_FRAME, f"frame {message.child_frame_id!r}; should be one of {wanted}")
+            return
         stamp_ns, xyz, quaternion, speed_mps = odometry_arrays(message)
         reason = self._builder.add_odometry(stamp_ns, xyz, quaternion, speed_mps)
         self._note(ODOMETRY, reason, f"odometry at {stamp_ns / NANOSECONDS:.3f} s")
-        if reason not in (Reason.NOT_FINITE, Reason.ZERO_QUATERNION):
-            self._frame_id = message.child_frame_id or BASE_LINK
-            self._newest_ns[ODOMETRY] = stamp_ns
+        self._note_covariance(message.pose.covariance)
+        if reason in (Reason.NOT_FINITE, Reason.ZERO_QUATERNION, Reason.TOO_OLD):
+            return
+        self.frame_id = message.child_frame_id or BASE_LINK
+        self._newest_ns[ODOMETRY] = stamp_ns
+        self._odometry_arrived_ns = arrival.steady_ns
+        self._speed_mps = speed_mps if np.isfinite(speed_mps) else None
+
+    def _note_covariance(self, covariance: Sequence[float]) -> None:
+        """An uncertain position is used, but said: nobody else has a better one."""
+        variances = np.array([covariance[index] for index in POSITION_VARIANCES])
+        if not (np.isfinite(variances).all() and (variances >= 0).all()):
+            text = f"position covariance {variances.tolist()} is no covariance"
+            self._monitors[ODOMETRY].note_warning(UNCERTAIN, text)
+        elif self.policy.max_std_m and np.sqrt(variances.max()) > self.policy.max_std_m:
+            text = f"position is certain to {np.sqrt(variances.max()):.1f} m; limit {self.policy.max_std_m:g} m"
+            self._monitors[ODOMETRY].note_warning(UNCERTAIN, text)
 
     def _absorb_frame(self, camera: str, arrival: Arrival) -> None:
         begun = time.perf_counter()
@@ -111,6 +184,9 @@ class Perception:
         stamp_ns = arrival.stamp_ns
         reason = self._builder.add_frame(camera, stamp_ns, rgb)
         self._note(camera, reason, f"frame at {stamp_ns / NANOSECONDS:.3f} s")
+        if self._frozen[camera].note(rgb, self._speed_mps or 0.0):
+            same = self._frozen[camera].same + 1
+            self._monitors[camera].note_warning(FROZEN, f"the same picture {same} times while the car moves")
         self._newest_ns[camera] = stamp_ns
         self._arrivals[stamp_ns] = arrival.steady_ns
         while len(self._arrivals) > KEPT_STAMPS:
@@ -123,6 +199,7 @@ class Perception:
             return
         self._monitors[name].note_refusal(str(reason), f"{what}: {str(reason).lower().replace('_', ' ')}")
         if reason is Reason.CLOCK_JUMP:
+            self.resets += 1
             self._forget_cycle()
 
     def observation(self) -> Perceived | Refusal | None:
@@ -130,11 +207,27 @@ class Perception:
         if not self._is_due():
             return None
         answer = self._builder.newest()
+        if isinstance(answer, Refusal) and answer.reason in INCOMPLETE:
+            answer = self._incomplete(answer)
         if isinstance(answer, Refusal):
             if answer.reason not in WAITING:
                 self._pending_ns.clear()
             return answer
         return self._serve(answer)
+
+    def _incomplete(self, refusal: Refusal) -> Observation | Refusal:
+        """What the policy makes of a set that a camera lacks in, once it has been waited for."""
+        newest_ns = max((self._newest_ns[camera] for camera in self.cameras if camera in self._newest_ns), default=None)
+        if self.policy.cameras == "wait" or newest_ns is None or newest_ns <= (self._last_t0_ns or 0):
+            return refusal
+        waited_s = (time.monotonic_ns() - self._arrivals.get(newest_ns, 0)) / NANOSECONDS
+        if waited_s < self.policy.wait_s:
+            return refusal
+        if self.policy.cameras == "last":
+            return self._builder.held_at(newest_ns, self.policy.max_age_s)
+        self.dropped += 1
+        self._last_t0_ns = newest_ns
+        return DroppedCycle(refusal.reason, f"cycle dropped: {refusal.text}")
 
     def _is_due(self) -> bool:
         newest = [self._newest_ns[camera] for camera in self.cameras if camera in self._newest_ns]
@@ -149,16 +242,37 @@ class Perception:
         arrived_ns = max(self._arrivals.get(stamp, 0) for stamp in stamps)
         perceived = Perceived(
             observation,
-            self._frame_id,
+            self.frame_id,
             arrived_ns or time.monotonic_ns(),
             self._decode_ms,
-            {name: self._newest_ns[name] for name in (*self.cameras, ODOMETRY) if name in self._newest_ns},
+            self.newest_stamps(),
         )
         self._last_t0_ns = t0_ns
         self._decode_ms = 0.0
         waiting = [stamp for stamp in self._pending_ns if stamp > t0_ns]
         self._pending_ns = deque(waiting, maxlen=KEPT_STAMPS)
         return perceived
+
+    def newest_stamps(self) -> dict[str, int]:
+        """Input name -> stamp of its newest message, in the inputs' order, of those that came."""
+        return {name: self._newest_ns[name] for name in (*self.cameras, ODOMETRY) if name in self._newest_ns}
+
+    def present(self, clock_ns: int, odometry_stale_s: float) -> Present:
+        """Where the car is when a plan is wanted and there is no observation. clock_ns: of the node, now.
+
+        While odometry comes, at its newest stamp. Else at the newest stamp there was and the time since then by the
+        node's clock, which stands still with a simulation that does.
+        """
+        arrived_ns = self._odometry_arrived_ns
+        silent_s = np.inf if arrived_ns is None else (time.monotonic_ns() - arrived_ns) / NANOSECONDS
+        if silent_s <= odometry_stale_s:
+            newest_ns = self._newest_ns[ODOMETRY]
+            t0_ns = max(newest_ns, self._last_t0_ns or newest_ns)
+            history = self._builder.history.at(t0_ns)
+            return Present(t0_ns, None if isinstance(history, Refusal) else history, self._speed_mps)
+        if not self._newest_ns or self._clock_ns is None:
+            return Present(clock_ns, None, None)
+        return Present(max(self._newest_ns.values()) + max(0, clock_ns - self._clock_ns), None, None)
 
     def _count_overtaken(self, t0_ns: int) -> None:
         last_ns = self._last_t0_ns

@@ -6,8 +6,14 @@ ends. A shell around `scenario_playback`. The beat is the steady clock's; a beat
 up for, and counted.
 """
 
-import json
 import sys
+
+if __name__ == "__main__":  # a signal while rclpy is being imported
+    from specdrive_ros.ros.starting import end_quietly_on_signals
+
+    end_quietly_on_signals()
+
+import json
 import time
 from array import array
 
@@ -36,14 +42,14 @@ from specdrive_ros.sim.world import Command, EgoState
 MAP_FRAME = "map"
 MOST_TICKS_AT_ONCE = 4  # a longer delay is not made up for: the world would leap
 PARAMETERS = (
-    ParameterSpec("scenarios", list(FAMILIES), "what to drive, each FAMILY or FAMILY:SEED"),
-    ParameterSpec("seed", 0, "seed of scenarios that name none", 0, 2**31 - 1),
-    ParameterSpec("count", 1, "seeds in a row for each scenario", 1, 100_000),
-    ParameterSpec("role_name", "ego_vehicle", "CARLA's name for the car, part of every topic"),
-    ParameterSpec("lead_in_s", 2.0, "the expert drives this long before commands are obeyed", 0.0, 60.0),
-    ParameterSpec("command_timeout_s", 1.0, "brake after this long without a command", 0.1, 60.0),
-    ParameterSpec("max_seconds", 0.0, "ends a scenario after this long, 0: never", 0.0, 3600.0),
-    ParameterSpec("autostart", True, "begin at once, else wait for the service ~/start"),
+    ParameterSpec("scenarios", list(FAMILIES), "what to drive, each FAMILY or FAMILY:SEED", read_only=True),
+    ParameterSpec("seed", 0, "seed of scenarios that name none", 0, 2**31 - 1, read_only=True),
+    ParameterSpec("count", 1, "seeds in a row for each scenario", 1, 100_000, read_only=True),
+    ParameterSpec("role_name", "ego_vehicle", "CARLA's name for the car, part of every topic", read_only=True),
+    ParameterSpec("lead_in_s", 2.0, "the expert drives so long before commands are obeyed", 0.0, 60.0, read_only=True),
+    ParameterSpec("command_timeout_s", 1.0, "brake after this long without a command", 0.1, 60.0, read_only=True),
+    ParameterSpec("max_seconds", 0.0, "ends a scenario after this long, 0: never", 0.0, 3600.0, read_only=True),
+    ParameterSpec("autostart", True, "begin at once, else wait for the service ~/start", read_only=True),
 )
 
 

@@ -32,6 +32,10 @@ class FrameEncoder:
         self.encoded_frames = 0  # how many frames have gone through the network
         self._known: dict[tuple[str, int], _EncodedFrame] = {}
 
+    def forget(self) -> None:
+        """The clock or the scene has changed: no frame is known."""
+        self._known = {}
+
     def encode(
         self, frames: Mapping[str, np.ndarray], stamps_ns: Mapping[str, np.ndarray]
     ) -> tuple[VisionFeatures, np.ndarray]:

@@ -3,6 +3,8 @@
 Knows nothing of why it is needed, and sees no obstacles.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from specdrive_ros.observation.observation import EgoHistory, Observation
@@ -11,32 +13,53 @@ from specdrive_ros.shapes import WAYPOINT_TIMES_S
 
 DECELERATION_MPS2 = 2.0
 CURVATURE_LIMIT_PER_M = 0.2
+LATERAL_LIMIT_MPS2 = 9.0  # a curve that asks for more is a false reading: no tyre holds it
 CURVATURE_SPAN = 5  # history steps the present curvature is taken from
 STANDSTILL_M = 0.25  # travelled less than this in that span, the curvature is unknown and taken as zero
 
 
+@dataclass(frozen=True)
+class Braking:
+    """Poses and speeds of a braking car: xyz [n, 3] m, yaw [n] rad, speed_mps [n]."""
+
+    xyz: np.ndarray
+    yaw: np.ndarray
+    speed_mps: np.ndarray
+
+
 def comfortable_stop(observation: Observation) -> Plan:
     """Brakes to a standstill and stays there; no reasoning. A car that rolls backwards stops likewise."""
-    v0_mps, curvature = observation.history.speed_mps, present_curvature(observation.history)
-    stop_s = abs(v0_mps) / DECELERATION_MPS2
-    braking_s = np.minimum(WAYPOINT_TIMES_S, stop_s)
+    history = observation.history
+    return stop_from(observation.t0_ns, history.speed_mps, present_curvature(history))
+
+
+def stop_from(t0_ns: int, v0_mps: float, curvature: float) -> Plan:
+    """The stop of a car with this speed and curvature (1/m, left positive)."""
+    tightest = LATERAL_LIMIT_MPS2 / max(v0_mps**2, 1e-6)
+    curvature = float(np.clip(curvature, -tightest, tightest))
+    path = braking(WAYPOINT_TIMES_S, v0_mps, curvature)
+    return Plan(
+        t0_ns=t0_ns,
+        reasoning="",
+        token_ids=(),
+        xyz=path.xyz,
+        yaw=path.yaw,
+        speed_mps=path.speed_mps,
+        acceleration=np.diff(path.speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0),
+        curvature=np.full_like(path.yaw, curvature),
+        v0_mps=v0_mps,
+    )
+
+
+def braking(times_s: np.ndarray, v0_mps: float, curvature: float) -> Braking:
+    """Where a car is that begins to brake comfortably at time 0."""
+    braking_s = np.minimum(times_s, abs(v0_mps) / DECELERATION_MPS2)
     direction = np.sign(v0_mps)
     distance_m = v0_mps * braking_s - direction * DECELERATION_MPS2 * braking_s**2 / 2
     yaw = curvature * distance_m
     chord_m = distance_m * np.sinc(yaw / (2 * np.pi))  # an arc's chord stands at half its angle
     xyz = np.stack([chord_m * np.cos(yaw / 2), chord_m * np.sin(yaw / 2), np.zeros_like(yaw)], axis=-1)
-    speed_mps = v0_mps - direction * DECELERATION_MPS2 * braking_s
-    return Plan(
-        t0_ns=observation.t0_ns,
-        reasoning="",
-        token_ids=(),
-        xyz=xyz,
-        yaw=yaw,
-        speed_mps=speed_mps,
-        acceleration=np.diff(speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0),
-        curvature=np.full_like(yaw, curvature),
-        v0_mps=v0_mps,
-    )
+    return Braking(xyz, yaw, v0_mps - direction * DECELERATION_MPS2 * braking_s)
 
 
 def present_curvature(history: EgoHistory) -> float:

@@ -12,6 +12,7 @@ from specdrive_ros.errors import InputError  # noqa: E402
 from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
 from specdrive_ros.plan import Plan  # noqa: E402
 from specdrive_ros.ros import conversions as convert  # noqa: E402
+from specdrive_ros.safety.fallback import stop_from  # noqa: E402
 from specdrive_ros.shapes import NANOSECONDS  # noqa: E402
 
 T0_NS = 1_234_567_890_123_456_789
@@ -100,3 +101,12 @@ def test_unset_orientation_is_refused(w):
     odometry.pose.pose.orientation = Quaternion(w=w)
     with pytest.raises(InputError, match="no rotation"):
         convert.pose_sample(odometry)
+
+
+def test_a_writer_writes_what_a_message_of_its_own_would_hold():
+    """Also after another plan was written: nothing of it is left."""
+    writer = convert.TrajectoryWriter(64)
+    first = convert.trajectory_message(stop_from(7, 8.0, 0.05), "a", Trajectory.STOP)
+    second = convert.trajectory_message(stop_from(9, 3.0, -0.1), "b", Trajectory.PLANNED)
+    for plan, frame, expected in ((stop_from(7, 8.0, 0.05), "a", first), (stop_from(9, 3.0, -0.1), "b", second)):
+        assert writer.trajectory(plan, frame, expected.source) == expected

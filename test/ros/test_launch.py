@@ -1,13 +1,26 @@
 """Launch and parameter files: they compile, name real parameters, and load where `launch` is installed."""
 
+import importlib
 import importlib.util
 import py_compile
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 PROJECT = Path(__file__).resolve().parents[2]
+SERVICE = """
+import launch, sys
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.actions import IncludeLaunchDescription
+service = launch.LaunchService()
+source = PythonLaunchDescriptionSource("{path}")
+service.include_launch_description(launch.LaunchDescription([IncludeLaunchDescription(source)]))
+sys.exit(service.run())
+"""
 LAUNCH_FILES = sorted((PROJECT / "launch").glob("*.launch.py"))
 
 
@@ -16,15 +29,92 @@ def test_launch_file_compiles(path, tmp_path):
     py_compile.compile(str(path), cfile=str(tmp_path / "compiled"), doraise=True)
 
 
-@pytest.mark.parametrize("path", LAUNCH_FILES, ids=lambda path: path.name)
-def test_launch_file_describes_something(path):
+@pytest.fixture
+def real_launch():
+    """ROS's own `launch`; our folder of that name looks like a package, too."""
     launch = pytest.importorskip("launch")
-    if not hasattr(launch, "LaunchDescription"):  # our own folder launch/ looks like a package
+    if not hasattr(launch, "LaunchDescription"):
         pytest.skip("ROS's launch is not installed here (the wheels do not have it)")
+    pytest.importorskip("launch_ros")
+    return launch
+
+
+def described(path: Path):
     spec = importlib.util.spec_from_file_location("described", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.generate_launch_description().entities
+    return module
+
+
+@pytest.mark.parametrize("path", LAUNCH_FILES, ids=lambda path: path.name)
+def test_launch_file_describes_something(real_launch, path):
+    description = described(path).generate_launch_description()
+    assert description.entities
+    shown = description.get_launch_arguments()
+    assert {"model", "namespace", "use_sim_time", "draft"} <= {argument.name for argument in shown}
+    assert all(argument.description and argument.default_value is not None for argument in shown)
+
+
+def nodes_of(real_launch, name: str, **arguments: str) -> dict:
+    """Executable -> node of a launch file with these arguments."""
+    module = described(PROJECT / "launch" / f"{name}.launch.py")
+    context = real_launch.LaunchContext()
+    values = {argument: default for argument, (default, _) in module.ARGUMENTS.items()}
+    context.launch_configurations.update(values | arguments)
+    nodes = module.nodes(context)
+    for node in nodes:
+        if hasattr(node, "node_executable"):
+            node._perform_substitutions(context)
+    return {node.node_executable: node for node in nodes if hasattr(node, "node_executable")}
+
+
+def remaps(node) -> dict[str, str]:
+    return dict(node.expanded_remapping_rules)
+
+
+def test_carla_remaps_by_role_name_and_bridge(real_launch):
+    nodes = nodes_of(real_launch, "carla", role_name="hero", cameras="rgb_front,rgb_left", namespace="car1")
+    mapped = remaps(nodes["planner"])
+    assert mapped["~/input/rgb_left/image"] == "/carla/hero/rgb_left/image"
+    assert mapped["~/input/odometry"] == "/carla/hero/odometry"
+    assert remaps(nodes["controller"])["~/output/vehicle_control_cmd"] == "/carla/hero/vehicle_control_cmd"
+    assert nodes["planner"].expanded_node_namespace == "/car1"
+    with pytest.raises(ValueError, match="bridge:=sail"):
+        nodes_of(real_launch, "carla", bridge="sail")
+
+
+def test_replay_wants_a_bag_and_as_many_topics_as_cameras(real_launch):
+    with pytest.raises(ValueError, match="bag:= is missing"):
+        nodes_of(real_launch, "replay")
+    with pytest.raises(ValueError, match="as many of each"):
+        nodes_of(real_launch, "replay", bag="/data/drive", cameras="a,b")
+    planner = nodes_of(real_launch, "replay", bag="/data/drive", image_transport="compressed")["planner"]
+    assert "~/input/rgb_front/image/compressed" in remaps(planner)
+
+
+def test_sim_is_really_launched(real_launch, domain):
+    """The three nodes come up, the planner plans, and Ctrl-C ends them all."""
+    index = pytest.importorskip("ament_index_python.packages")
+    try:
+        index.get_package_prefix("specdrive_ros")
+    except LookupError:
+        pytest.skip("the package is not installed: colcon build it and source its install folder")
+    script = SERVICE.format(path=PROJECT / "launch" / "sim.launch.py")
+    begun = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, start_new_session=True)
+    said = []
+    try:
+        for line in begun.stdout:
+            said.append(line)
+            if "following the trajectory" in line:
+                break
+        begun.send_signal(signal.SIGINT)
+        said += begun.communicate(timeout=30)[0].splitlines()
+    finally:
+        begun.kill()
+    text = "".join(said)
+    assert "following the trajectory" in text, text
+    assert "Traceback" not in text and begun.returncode == 0, text
 
 
 @pytest.mark.parametrize("name", ["planner", "controller", "sim"])

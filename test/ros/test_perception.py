@@ -10,7 +10,7 @@ from specdrive_ros.observation.refusal import Reason, Refusal  # noqa: E402
 from specdrive_ros.ros.conversions import header, nanoseconds  # noqa: E402
 from specdrive_ros.ros.diagnostics import ERROR, OK, WARN, InputMonitor, signature  # noqa: E402
 from specdrive_ros.ros.inbox import Arrival, Batch, Inbox  # noqa: E402
-from specdrive_ros.ros.perception import ODOMETRY, Perceived, Perception  # noqa: E402
+from specdrive_ros.ros.perception import ODOMETRY, DroppedCycle, InputPolicy, Perceived, Perception  # noqa: E402
 
 TENTH_NS = 100_000_000
 
@@ -163,3 +163,94 @@ def test_a_signature_changes_with_the_trouble_not_with_the_numbers():
     monitor.note_arrival()
     assert monitor.health().level == OK
     assert nothing != fresh == signature([monitor.health()])
+
+
+# Policies
+
+
+def policed(policy: InputPolicy, cameras: tuple[str, ...] = ("front",)) -> Feed:
+    feed = Feed()
+    feed.monitors = {name: InputMonitor(name, f"/{name}", 0.5) for name in (*cameras, ODOMETRY)}
+    feed.perception = Perception(cameras, 10.0, feed.monitors, policy)
+    return feed
+
+
+def test_odometry_of_another_frame_is_refused_by_name():
+    feed = policed(InputPolicy(odometry_frames=("base_link", "ego_vehicle")))
+    feed.give(*range(20))
+    monitor = feed.monitors[ODOMETRY]
+    monitor.note_arrival()
+    assert monitor.rejected == {"WRONG_FRAME": 20} and "base_link, ego_vehicle" in monitor.health().text
+    assert feed.perception.observation().reason is Reason.NO_ODOMETRY
+
+
+@pytest.mark.parametrize(("variance", "said"), [(9.0, "3.0 m; limit 1"), (-1.0, "no covariance"), (float("nan"), "no c")])
+def test_an_uncertain_position_is_used_and_said(variance, said):
+    feed = policed(InputPolicy(max_std_m=1.0))
+    for tenth in range(20):
+        message = odometry(tenth * TENTH_NS)
+        message.pose.covariance[7] = variance
+        feed.take(front=image(tenth * TENTH_NS), odometry=message)
+    monitor = feed.monitors[ODOMETRY]
+    monitor.note_arrival()
+    assert said in monitor.health().text and monitor.health().level == WARN
+    assert isinstance(feed.perception.observation(), Perceived)
+
+
+@pytest.mark.parametrize(("cameras", "kind"), [("wait", Refusal), ("last", Perceived), ("drop", DroppedCycle)])
+def test_a_set_that_stays_incomplete(cameras, kind):
+    feed = policed(InputPolicy(cameras, wait_s=0.0, max_age_s=0.35), ("front", "tele"))
+    for tenth in range(20):
+        feed.take(front=image(tenth * TENTH_NS), tele=image(tenth * TENTH_NS), odometry=odometry(tenth * TENTH_NS))
+    assert isinstance(feed.perception.observation(), Perceived)
+    feed.take(front=image(20 * TENTH_NS), odometry=odometry(20 * TENTH_NS))
+    answer = feed.perception.observation()
+    assert type(answer) is kind
+    if cameras == "last":
+        stamps = answer.observation.frame_stamps_ns
+        assert (stamps["front"][-1], stamps["tele"][-1]) == (20 * TENTH_NS, 19 * TENTH_NS)
+    if cameras == "drop":
+        assert feed.perception.dropped == 1 and feed.perception.observation() is None, "one cycle is dropped once"
+    feed.take(front=image(24 * TENTH_NS), odometry=odometry(24 * TENTH_NS))
+    late = feed.perception.observation()
+    assert isinstance(late, Refusal), "half a second is older than the limit, too"
+
+
+def test_the_present_is_where_odometry_ends():
+    feed = Feed()
+    feed.give(*range(20))
+    feed.perception.absorb(Batch(False, {"front": [], ODOMETRY: []}, {"front": [], ODOMETRY: []}), 1000)
+    present = feed.perception.present(1000, odometry_stale_s=1e12)
+    assert present.t0_ns == 19 * TENTH_NS and present.history is not None and present.speed_mps == 5.0
+    nothing = Feed().perception.present(77, 0.5)
+    assert (nothing.t0_ns, nothing.history, nothing.speed_mps) == (77, None, None)
+
+
+def test_without_odometry_the_present_goes_on_with_the_node_s_clock():
+    feed = Feed()
+    feed.give(*range(20))
+    arrivals = {"front": [Arrival(image(20 * TENTH_NS), 20 * TENTH_NS, 7)], ODOMETRY: []}
+    feed.perception.absorb(Batch(False, arrivals, {"front": [], ODOMETRY: []}), 500 * TENTH_NS)
+    present = feed.perception.present(503 * TENTH_NS, odometry_stale_s=0.0)
+    assert present.t0_ns == 23 * TENTH_NS and present.history is None
+    assert feed.perception.present(500 * TENTH_NS, odometry_stale_s=0.0).t0_ns == 20 * TENTH_NS, "a paused simulation"
+
+
+def test_resets_are_counted():
+    feed = Feed()
+    feed.give(*range(100, 120))
+    feed.perception.reset()
+    feed.give(*range(100, 120))
+    feed.give(*range(10))
+    assert feed.perception.resets == 2
+
+
+def test_rate_and_age_of_a_monitor():
+    monitor = InputMonitor("front", "/front", 10.0, min_hz=1e9, max_age_s=0.0)
+    for tenth in range(5):
+        monitor.note_arrival(False, tenth * TENTH_NS, "cam", tenth * TENTH_NS + 2 * TENTH_NS)
+    assert monitor.health().code == "SLOW" and monitor.health().values["stamp_age_s"] == 0.2
+    monitor.max_age_s = 0.1
+    assert monitor.health().code == "OLD"
+    monitor.note_arrival(False, 3 * TENTH_NS, "cam", 0)
+    assert monitor.health().code == "OUT_OF_ORDER" and monitor.health().values["out_of_order"] == 1

@@ -3,168 +3,48 @@
 import signal
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path as FilePath
 
-import cv2
 import numpy as np
 import pytest
 
 pytest.importorskip("specdrive_ros.msg")
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus  # noqa: E402
+from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
 from lifecycle_msgs.msg import State, Transition  # noqa: E402
 from lifecycle_msgs.srv import ChangeState, GetState  # noqa: E402
-from nav_msgs.msg import Odometry, Path  # noqa: E402
 from rclpy.lifecycle import TransitionCallbackReturn  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
-from sensor_msgs.msg import CompressedImage, Image  # noqa: E402
 from specdrive_ros.errors import InputError  # noqa: E402
-from specdrive_ros.msg import CycleStats, Reasoning, Trajectory  # noqa: E402
-from specdrive_ros.plan import Plan  # noqa: E402
+from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
 from specdrive_ros.ros import qos  # noqa: E402
-from specdrive_ros.ros.conversions import header, nanoseconds, stamp  # noqa: E402
-from specdrive_ros.ros.planner_node import PlannerNode  # noqa: E402
-from specdrive_ros.safety.plan_checks import violations  # noqa: E402
-from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_TIMES_S  # noqa: E402
-from std_msgs.msg import String  # noqa: E402
+from specdrive_ros.ros.conversions import nanoseconds, stamp  # noqa: E402
+from specdrive_ros.shapes import NANOSECONDS  # noqa: E402
 
-CAMERAS = ("front", "tele")
-SPEED = 5.0
+from .small_world import (  # noqa: E402
+    CAMERAS,
+    FAILURE,
+    SPEED,
+    START_NS,
+    SUCCESS,
+    ConstantVelocity,
+    World,
+    drive_until,
+    make_planner,
+)
+
 ENDS_WITHIN_S = 5.0  # a tenth of it on a quiet machine
-FRAME_WALL_S = 0.05  # for a node in another process
-START_NS = 1000 * NANOSECONDS
-SUCCESS, FAILURE = TransitionCallbackReturn.SUCCESS, TransitionCallbackReturn.FAILURE
-
-
-class ConstantVelocity:
-    """Plans straight on; can be told to take long, to raise or to plan nonsense."""
-
-    cameras = CAMERAS
-
-    def __init__(self):
-        self.observations = []
-        self.gate = threading.Event()
-        self.gate.set()
-        self.error: Exception | None = None
-        self.offset = 0.0
-
-    def plan(self, observation) -> Plan:
-        self.observations.append(observation)
-        self.gate.wait(10.0)
-        if self.error is not None:
-            raise self.error
-        speed = observation.history.speed_mps
-        ahead = speed * WAYPOINT_TIMES_S + self.offset
-        zeros = np.zeros(64)
-        plan = Plan(
-            observation.t0_ns, "Keep going since the road is free.", (1, 2, 3),
-            np.stack([ahead, zeros, zeros], 1), zeros, np.full(64, speed), zeros, zeros, speed,
-            target_passes=3, stage_ms={"vision": 1.0},
-        )
-        return replace(plan, violations=tuple(violations(plan, observation)))
-
-
-class World:
-    """Publishes cameras at 10 Hz and odometry at 20 Hz of a car at 5 m/s, keeps what the planner says.
-
-    Time in stamps is the test's own: `advance` goes as fast as the node takes the messages.
-    """
-
-    def __init__(self, graph, node: PlannerNode | None = None, transport: str = "raw"):
-        self.graph, self.planner_node, self.transport = graph, node, transport
-        self.node = graph.listener()
-        self.now_ns = START_NS
-        self.sent = 0
-        kind, suffix = (Image, "image") if transport == "raw" else (CompressedImage, "image/compressed")
-        self.images = {
-            camera: self.node.create_publisher(kind, f"/planner/input/{camera}/{suffix}", qos.output())
-            for camera in CAMERAS
-        }
-        self.odometry = self.node.create_publisher(Odometry, "/planner/input/odometry", qos.odometry_input())
-        self.heard = {}
-        for name, kind in (("trajectory", Trajectory), ("path", Path), ("reasoning", Reasoning),
-                           ("reasoning_text", String), ("cycle_stats", CycleStats)):
-            self.hear(name, kind, f"/planner/output/{name}")
-        self.hear("diagnostics", DiagnosticArray, "/diagnostics")
-
-    def hear(self, name: str, kind: type, topic: str) -> None:
-        self.heard[name] = []
-        self.node.create_subscription(kind, topic, self.heard[name].append, qos.output())
-
-    def matched(self) -> bool:
-        return all(publisher.get_subscription_count() for publisher in (*self.images.values(), self.odometry))
-
-    def hears_all(self) -> bool:
-        return all(self.heard.values())
-
-    def advance(self, frames: int = 1) -> None:
-        """Frames of 0.1 s: two odometry messages and one image a camera each; the last at `now_ns`."""
-        for _ in range(frames):
-            for _ in range(2):
-                self.now_ns += NANOSECONDS // 20
-                self.odometry.publish(self.odometry_now())
-            for camera in CAMERAS:
-                self.images[camera].publish(self.image(camera))
-            self.let_arrive(2 + len(CAMERAS))
-
-    def let_arrive(self, messages: int) -> None:
-        if self.planner_node is None:
-            self.graph.spin_until(lambda: False, FRAME_WALL_S)
-            return
-        self.sent += messages
-        self.graph.spin_until(lambda: self.planner_node.messages_received >= self.sent, 1.0)
-
-    def odometry_now(self) -> Odometry:
-        message = Odometry(header=header(self.now_ns, "map"), child_frame_id="rear_axle")
-        message.pose.pose.position.x = SPEED * (self.now_ns - START_NS) / NANOSECONDS
-        message.pose.pose.orientation.w = 1.0
-        message.twist.twist.linear.x = SPEED
-        return message
-
-    def image(self, camera: str):
-        rgb = np.full((8, 12, 3), (200, 100, 50), np.uint8)
-        stamped = header(self.now_ns, camera)
-        if self.transport == "compressed":
-            encoded = cv2.imencode(".png", rgb[..., ::-1])[1]
-            return CompressedImage(header=stamped, format="png", data=encoded.tobytes())
-        return Image(header=stamped, height=8, width=12, encoding="rgb8", step=36, data=rgb.tobytes())
-
-    def last(self, name: str):
-        return self.heard[name][-1]
-
-    def statuses(self) -> dict[str, DiagnosticStatus]:
-        if not self.heard["diagnostics"]:
-            return {}
-        return {status.name: status for status in self.last("diagnostics").status}
-
-
-def make_planner(graph, *overrides: str, load=None) -> tuple[PlannerNode, ConstantVelocity]:
-    planner = ConstantVelocity()
-    arguments = ["--ros-args", *(part for override in overrides for part in ("-p", override))]
-    node = PlannerNode(load or (lambda settings: planner), context=graph.context, cli_args=arguments)
-    return graph.add(node), planner
 
 
 @pytest.fixture
 def running(graph):
     """(graph, world, node, planner) active and matched."""
-    node, planner = make_planner(graph, "cycle_hz:=10")
+    node, planner = make_planner(graph, "cycle_hz:=10", "deadline_policy:=shorten")  # late plans: test_deadlines.py
     assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
     world = World(graph, node)
     assert graph.spin_until(world.matched)
     yield graph, world, node, planner
     planner.gate.set()
     node.close()
-
-
-def drive_until(graph, world, condition, timeout_s: float = 10.0) -> bool:
-    """Feeds frames until the condition holds."""
-
-    def advanced() -> bool:
-        world.advance()
-        return condition()
-
-    return graph.spin_until(advanced, timeout_s)
 
 
 def test_plans_and_publishes_everything_stamped_t0(running):
@@ -226,11 +106,17 @@ def test_a_failing_model_becomes_a_stop_with_a_reason(running, fault):
         planner.error = RuntimeError("out of luck")
     else:
         planner.offset = float("nan")
-    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.STOP)
-    assert graph.spin_until(lambda: world.last("cycle_stats").fallback_text, 2.0)
-    stats, points = world.last("cycle_stats"), world.last("trajectory").points
     wanted = CycleStats.MODEL_FAILED if fault == "raises" else CycleStats.PLAN_REJECTED
-    assert stats.fallback_reason == wanted
+
+    def stopped() -> dict:
+        """Stamp -> trajectory and statistics of cycles that ended in a stop for this reason."""
+        stops = {str(each.header.stamp): each for each in world.heard["trajectory"] if each.source == Trajectory.STOP}
+        failed = {str(each.header.stamp): each for each in world.heard["cycle_stats"] if each.fallback_reason == wanted}
+        return {key: (stops[key], failed[key]) for key in stops.keys() & failed.keys()}
+
+    assert drive_until(graph, world, stopped)
+    trajectory, stats = next(iter(stopped().values()))
+    points = trajectory.points
     assert "out of luck" in stats.fallback_text or fault == "nonsense"
     assert points[-1].longitudinal_velocity_mps == 0.0 and points[0].longitudinal_velocity_mps > 3.0
     assert graph.spin_until(lambda: world.statuses()["planner: cycle"].level == DiagnosticStatus.ERROR)
@@ -304,18 +190,22 @@ def test_only_a_clock_that_goes_back_starts_anew(graph):
         clock.publish(Clock(clock=stamp(seconds * NANOSECONDS)))
         assert graph.spin_until(lambda: node.get_clock().now().nanoseconds == seconds * NANOSECONDS)
 
-    def plans_of_next(frames: int) -> int:
-        before = len(world.heard["trajectory"])
+    def plans_heard() -> int:
+        return sum(each.source == Trajectory.PLANNED for each in world.heard["trajectory"])
+
+    def plans_of_next(frames: int, patience_s: float = 2.0) -> int:
+        before, seen = plans_heard(), len(planner.observations)
         for _ in range(frames):
             world.advance()
-            graph.spin_until(lambda: planner.observations[-1].t0_ns == world.now_ns, 0.2)
-        return len(world.heard["trajectory"]) - before
+            graph.spin_until(lambda: planner.observations[-1].t0_ns == world.now_ns, patience_s)
+        graph.spin_until(lambda: plans_heard() - before >= len(planner.observations) - seen, 1.0)  # on their way
+        return plans_heard() - before
 
     set_clock(100)
     assert plans_of_next(5) >= 4, "the first message of a clock is no jump"
     set_clock(10)
-    assert plans_of_next(5) <= 1, "what was known belongs to another time"
-    assert plans_of_next(20) >= 4
+    assert plans_of_next(5, patience_s=0.2) <= 1, "what was known belongs to another time"
+    assert plans_of_next(14, patience_s=0.2) + plans_of_next(6) >= 4
     node.close()
 
 
@@ -348,7 +238,12 @@ def test_deactivate_finishes_the_plan_in_hand(running):
     threading.Timer(0.2, planner.gate.set).start()
     assert node.trigger_deactivate() == SUCCESS
     held = planner.observations[-1].t0_ns
-    assert graph.spin_until(lambda: nanoseconds(world.last("trajectory").header.stamp) == held)
+
+    def plan_in_hand_came() -> bool:  # after what stood in for it at its deadline
+        last = world.last("trajectory")
+        return nanoseconds(last.header.stamp) == held and last.source == Trajectory.PLANNED
+
+    assert graph.spin_until(plan_in_hand_came)
     heard = len(world.heard["trajectory"])
     world.planner_node = None
     world.advance(5)
@@ -409,7 +304,7 @@ def test_illegal_moves_change_nothing(graph):
 PROCESS = """
 import sys
 sys.path.insert(0, {folder!r})
-from test_planner_node import ConstantVelocity
+from small_world import ConstantVelocity
 from specdrive_ros.ros.planner_node import PlannerNode
 from specdrive_ros.ros.run_node import run_node
 arguments = ["--ros-args", "-p", "autostart:=true"]

@@ -18,7 +18,7 @@ from specdrive_ros.ros.process_graph import Child, NodeProcess, ProcessGraph, en
 PLANNER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from test_planner_node import ConstantVelocity
+from small_world import ConstantVelocity
 from specdrive_ros.ros.planner_node import PlannerNode
 from specdrive_ros.ros.run_node import run_node
 ConstantVelocity.cameras = ("rgb_front",)

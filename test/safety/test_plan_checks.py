@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from specdrive_ros.errors import InputError
 from specdrive_ros.plan import Plan
-from specdrive_ros.safety.plan_checks import check_plan, violations
+from specdrive_ros.safety.plan_checks import CHECKS, NAMES, PlanLimits, check_plan, violations
 from specdrive_ros.shapes import WAYPOINT_TIMES_S
 
 
@@ -69,3 +70,38 @@ def test_reverse_needs_a_reason(plan, observed):
 def test_one_line_names_every_fault(plan, observed):
     broken = replace(plan, xyz=plan.xyz + [0, 3, 0], acceleration=plan.acceleration + 20)
     assert check_plan(broken, observed(10.0)) == "START: begins 3.0 m from the ego; ACCELERATION: 20.0 m/s²"
+
+
+def test_another_shape_is_named(plan, observed):
+    assert names(replace(plan, yaw=plan.yaw[:-1]), observed(10.0)) == ["SHAPE"]
+    assert names(replace(plan, xyz=plan.xyz[:, :2]), observed(10.0)) == ["SHAPE"]
+
+
+def test_waypoints_out_of_order_in_time(plan, observed):
+    swapped = plan.xyz.copy()
+    swapped[[20, 24]] = swapped[[24, 20]]
+    assert names(replace(plan, xyz=swapped), observed(10.0)) == ["STEP"]
+    repeated = plan.xyz.copy()
+    repeated[30:] -= [2.0, 0.0, 0.0]
+    assert names(replace(plan, xyz=repeated), observed(10.0)) == ["STEP"]
+
+
+def test_to_the_side_and_how_quickly(plan, observed):
+    bent = replace(plan, curvature=np.minimum(np.arange(64) * 0.01, 0.15))
+    assert names(bent, observed(10.0)) == ["LATERAL_ACCELERATION"]
+    jerky = replace(plan, curvature=np.where(np.arange(64) < 30, -0.16, 0.16), speed_mps=plan.speed_mps * 0 + 5,
+                    xyz=plan.xyz / 2, v0_mps=5.0)
+    assert names(jerky, observed(5.0)) == ["CURVATURE_RATE"]
+
+
+def test_limits_are_parameters(plan, observed):
+    tight = PlanLimits(start_speed_mps=0.1)
+    assert violations(plan, observed(12.0)) == []
+    assert violations(plan, observed(12.0), tight)[0].startswith("START_SPEED")
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="curvature_per_m"):
+            PlanLimits(curvature_per_m=wrong)
+
+
+def test_every_check_has_its_name():
+    assert len(set(NAMES)) == len(NAMES) and set(CHECKS) < set(NAMES)

@@ -1,0 +1,61 @@
+"""`specdrive bench node`: the planner as a process over DDS, with and without faults. Thin."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from specdrive_ros.errors import InputError
+
+EXAMPLE = "example: specdrive bench node --minutes 10 --faults --json"
+LONGEST_MINUTES = 24 * 60.0
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="of the networks (default %(default)s)")
+    parser.add_argument("--draft", default="none", metavar="D", help="none, or drafts as a+b (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="how long (default %(default)s)")
+    parser.add_argument("--faults", action="store_true", help="spoil cameras, odometry and clock, one after the other")
+    parser.add_argument("--log", type=Path, default=Path("out/bench_node"), metavar="DIR",
+                        help="folder for what the planner says (default %(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+
+
+def document(args: Namespace) -> dict:
+    """Raises InputError for wrong arguments, WorkFailed where the planner dies."""
+    from specdrive_ros.cli.progress import progress
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.ros.node_benchmark import measure_node
+
+    if not 0 < args.minutes <= LONGEST_MINUTES:
+        raise InputError(f"--minutes {args.minutes:g}: should be above 0 and at most {LONGEST_MINUTES:g}")
+    cameras = find_model(args.model).cameras
+    with progress("seconds", max(1, int(args.minutes * 60))) as bar:
+        return measure_node(
+            str(args.model),
+            minutes=args.minutes,
+            faults=args.faults,
+            log_dir=args.log,
+            runtime=args.runtime,
+            draft=args.draft,
+            cameras=cameras,
+            on_second=lambda second: bar.advance(),
+        )
+
+
+def lines_of(document: dict) -> list[str]:
+    """For people to read."""
+    def shown(name: str) -> str:
+        return "   ".join(f"{key} {value:8.2f}" for key, value in document[name].items()) or "nothing came"
+
+    sources = ", ".join(f"{count} {source}" for source, count in document["sources"].items())
+    memory = document["memory_mib"]
+    return [
+        f"{document['model']}: {document['messages']} trajectories ({sources}), {document['late']} late",
+        f"picture to trajectory, ms   {shown('latency_ms')}",
+        f"of that ROS, ms             {shown('ros_overhead_ms')}",
+        f"between trajectories, ms    {shown('silence_ms')}",
+        f"start to active {document['start_to_active_s']:.2f} s, SIGINT to end {document['sigint_to_exit_s']:.2f} s",
+        f"memory {memory['first']:.1f} to {memory['last']:.1f} MiB, threads {document['threads']['last']}, "
+        f"files {document['files']['last']}, {1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle",
+    ]

@@ -1,0 +1,26 @@
+"""A camera that sends the same picture again and again while the car moves: it looks alive and is not.
+
+A warning only: a rendered world that stands still looks the same, and so does a covered lens at night.
+"""
+
+import numpy as np
+
+SAME_FRAMES = 5  # in a row
+MOVING_MPS = 0.5
+ROWS_COMPARED = 16
+
+
+class FrozenPicture:
+    """One camera. Compares a few rows of each picture with those of the one before."""
+
+    def __init__(self):
+        self._rows: np.ndarray | None = None
+        self.same = 0
+
+    def note(self, rgb: np.ndarray, speed_mps: float) -> bool:
+        """Takes a picture [H, W, 3]; True when it has been the same for too long while the car moved."""
+        rows = rgb[:: max(1, len(rgb) // ROWS_COMPARED)].copy()
+        unchanged = self._rows is not None and np.array_equal(rows, self._rows)
+        self._rows = rows
+        self.same = self.same + 1 if unchanged and abs(speed_mps) > MOVING_MPS else 0
+        return self.same >= SAME_FRAMES

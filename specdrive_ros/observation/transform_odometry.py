@@ -1,0 +1,76 @@
+"""Odometry from a tree of transforms, for a simulator or a stack that publishes no odometry of its own.
+
+Each edge of the tree is (parent, child, pose of the child in the parent). When an edge of the way from the fixed frame
+to the car comes, the way is multiplied out. Speed is left to the history, which takes it from positions. No ROS.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdrive_ros.geometry import matrix_from_quaternion
+
+LONGEST_WAY = 32  # edges; more is a loop
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A child's pose in its parent: position [3] m, quaternion [4] x y z w."""
+
+    parent: str
+    stamp_ns: int
+    position: np.ndarray
+    quaternion: np.ndarray
+
+
+class TransformOdometry:
+    """fixed_frame: such as `map`; base_frame: the car's, such as `ego_vehicle`."""
+
+    def __init__(self, fixed_frame: str, base_frame: str):
+        self.fixed_frame, self.base_frame = fixed_frame, base_frame
+        self._edges: dict[str, Edge] = {}
+
+    def forget(self) -> None:
+        self._edges.clear()
+
+    def add(self, child: str, edge: Edge) -> tuple[int, np.ndarray, np.ndarray] | None:
+        """(stamp ns, xyz [3], quaternion [4]) of the car where this edge moves it and the way is complete."""
+        child, edge = child.lstrip("/"), edge
+        self._edges[child] = edge
+        way = self._way()
+        if child not in way:
+            return None
+        position, quaternion = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
+        for frame in way:
+            each = self._edges[frame]
+            position = each.position + matrix_from_quaternion(_unit(each.quaternion)) @ position
+            quaternion = _product(_unit(each.quaternion), quaternion)
+        return max(self._edges[frame].stamp_ns for frame in way), position, quaternion
+
+    def _way(self) -> list[str]:
+        """Frames from the car up to below the fixed frame; empty where an edge is missing."""
+        frame, way = self.base_frame.lstrip("/"), []
+        fixed = self.fixed_frame.lstrip("/")
+        while frame != fixed:
+            if frame not in self._edges or len(way) >= LONGEST_WAY:
+                return []
+            way.append(frame)
+            frame = self._edges[frame].parent.lstrip("/")
+        return way
+
+
+def _unit(quaternion: np.ndarray) -> np.ndarray:
+    """Of length 1; one without a direction stays as it is, the history refuses it."""
+    norm = np.linalg.norm(quaternion)
+    return quaternion / norm if norm > 0 else quaternion
+
+
+def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    x1, y1, z1, w1 = first
+    x2, y2, z2, w2 = second
+    return np.array([
+        w1 * x2 + x1 * w2 + y1 * z2 - z1 * y2,
+        w1 * y2 - x1 * z2 + y1 * w2 + z1 * x2,
+        w1 * z2 + x1 * y2 - y1 * x2 + z1 * w2,
+        w1 * w2 - x1 * x2 - y1 * y2 - z1 * z2,
+    ])

@@ -1,0 +1,157 @@
+"""A car's cameras and odometry, spoiled as told: what a planner has to live through.
+
+The car drives straight on at a steady speed in real time; pictures are noise with a stamp's own pattern, so that no two
+are the same. `faults` is a set of names from FAULTS and may be changed at any time. Used by the fault tests and by
+`specdrive bench node`.
+"""
+
+import time
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+from nav_msgs.msg import Odometry
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from sensor_msgs.msg import Image
+
+from specdrive_ros.ros import qos
+from specdrive_ros.ros.conversions import header
+from specdrive_ros.shapes import NANOSECONDS
+
+FRAME_S, ODOMETRY_S = 0.1, 0.05
+SPEED_MPS = 8.0
+BURST = 1000
+CLOCK_BACK_S = 60.0
+FAULTS = {
+    "camera_silent": "no picture",
+    "camera_slow": "a picture a second",
+    "camera_frozen": "the same picture with new stamps",
+    "camera_corrupt": "a picture whose size is not what it says",
+    "camera_encoding": "an encoding nobody knows",
+    "camera_size": "another size every picture",
+    "camera_old": "stamps half a second old",
+    "camera_duplicate": "every picture twice",
+    "camera_burst": "a thousand old pictures at once",
+    "odometry_silent": "no odometry",
+    "odometry_nan": "positions that are no numbers",
+    "odometry_zero_quaternion": "an orientation nobody set",
+    "odometry_duplicate": "every sample twice",
+    "odometry_disorder": "every second sample late",
+    "odometry_jump": "the car is elsewhere",
+    "clock_back": "all stamps a minute back, from when it begins",
+}
+
+
+class FaultSource(Node):
+    """Publishes `image` per camera topic and odometry on `odometry`.
+
+    images: topics of the cameras; size: rows and columns of the pictures.
+    sent_ns: stamp -> steady time at which the first camera's picture of that stamp was sent, of the last minute.
+    """
+
+    def __init__(self, images: Sequence[str], odometry: str, *, size: tuple[int, int] = (96, 160), **node_arguments):
+        super().__init__("fault_source", **node_arguments)
+        self.faults: set[str] = set()
+        self.sent_ns: dict[int, int] = {}
+        self._size, self._random = size, np.random.default_rng(0)
+        self._began_ns, self._back_ns = time.monotonic_ns(), 0
+        self._frames = self._samples = 0
+        self._picture = self._noise(size)
+        self._late: Odometry | None = None
+        self._images = [self.create_publisher(Image, topic, qos.output()) for topic in images]
+        self._odometry = self.create_publisher(Odometry, odometry, qos.output())
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timers_kept = [
+            self.create_timer(FRAME_S, self._send_pictures, clock=steady),
+            self.create_timer(ODOMETRY_S, self._send_odometry, clock=steady),
+        ]
+        self._offset_ns = time.time_ns() - self._began_ns
+
+    @property
+    def matched(self) -> bool:
+        return all(publisher.get_subscription_count() for publisher in (*self._images, self._odometry))
+
+    def set_faults(self, *names: str) -> None:
+        """From now on these. Raises KeyError for one that is not known."""
+        for name in names:
+            FAULTS[name]  # noqa: B018
+        if "clock_back" in names and "clock_back" not in self.faults:
+            self._back_ns += round(CLOCK_BACK_S * NANOSECONDS)
+        self.faults = set(names)
+        if "camera_burst" in names:
+            self._send_burst()
+
+    def _now_ns(self) -> int:
+        """Stamps follow the wall clock from where the source began, without its corrections."""
+        return time.monotonic_ns() + self._offset_ns - self._back_ns
+
+    def _noise(self, size: tuple[int, int]) -> np.ndarray:
+        return self._random.integers(0, 255, (*size, 3), np.uint8)
+
+    def _send_pictures(self) -> None:
+        self._frames += 1
+        if "camera_silent" in self.faults or ("camera_slow" in self.faults and self._frames % 10):
+            return
+        stamp_ns = self._now_ns() - (NANOSECONDS // 2 if "camera_old" in self.faults else 0)
+        message = self._image(stamp_ns)
+        self.sent_ns[stamp_ns] = time.monotonic_ns()
+        while len(self.sent_ns) > 600:
+            del self.sent_ns[next(iter(self.sent_ns))]
+        for publisher in self._images:
+            for _ in range(2 if "camera_duplicate" in self.faults else 1):
+                publisher.publish(message)
+
+    def _image(self, stamp_ns: int) -> Image:
+        size = self._size
+        if "camera_size" in self.faults:
+            size = (size[0] + 32 * (self._frames % 2), size[1])
+        if "camera_frozen" not in self.faults or self._picture.shape[:2] != size:
+            self._picture = self._noise(size)
+        rows, columns = size
+        data = self._picture.tobytes()
+        if "camera_corrupt" in self.faults:
+            data = data[: len(data) // 2]
+        encoding = "telepathy8" if "camera_encoding" in self.faults else "rgb8"
+        return Image(
+            header=header(stamp_ns, "camera"), height=rows, width=columns, encoding=encoding, step=3 * columns,
+            data=array("B", data),
+        )
+
+    def _send_burst(self) -> None:
+        """Stamps of the last tenth of a second, so that they are neither new nor from another time."""
+        stamp_ns = self._now_ns() - NANOSECONDS // 10
+        message = self._image(stamp_ns)
+        for step in range(BURST):
+            message.header = header(stamp_ns + step, "camera")
+            for publisher in self._images:
+                publisher.publish(message)
+
+    def _send_odometry(self) -> None:
+        self._samples += 1
+        if "odometry_silent" in self.faults:
+            return
+        message = self._sample(self._now_ns())
+        if "odometry_disorder" in self.faults:
+            if self._late is None:
+                self._late = message
+                return
+            self._odometry.publish(message)
+            message, self._late = self._late, None
+        self._odometry.publish(message)
+        if "odometry_duplicate" in self.faults:
+            self._odometry.publish(message)
+
+    def _sample(self, stamp_ns: int) -> Odometry:
+        message = Odometry(header=header(stamp_ns, "map"), child_frame_id="base_link")
+        pose = message.pose.pose
+        pose.position.x = SPEED_MPS * (time.monotonic_ns() - self._began_ns) / NANOSECONDS
+        pose.orientation.w = 1.0
+        message.twist.twist.linear.x = SPEED_MPS
+        if "odometry_nan" in self.faults:
+            pose.position.x = float("nan")
+        if "odometry_zero_quaternion" in self.faults:
+            pose.orientation.w = 0.0
+        if "odometry_jump" in self.faults and self._samples % 20 == 0:
+            pose.position.y = 500.0
+        return message

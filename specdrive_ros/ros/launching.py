@@ -1,0 +1,121 @@
+"""What our launch files have in common: arguments, the DDS profile, planner and controller on a car's topics.
+
+Needs ROS's `launch` and `launch_ros`; nothing else imports this. The folders `launch/` and `config/` lie side by side
+in a checkout and in an installed package, so a launch file finds the other from its own place.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launch import LaunchContext
+from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
+from launch.substitutions import EnvironmentVariable, LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+PACKAGE = "specdrive_ros"
+COMMANDS = ("ackermann_cmd", "vehicle_control_cmd")
+Arguments = Mapping[str, tuple[str, str]]  # name -> default, what it says
+
+PLANNER_ARGUMENTS: Arguments = {
+    "model": ("mini", "name or folder of the checkpoint"),
+    "runtime": ("onnxruntime", "where the networks run"),
+    "draft": ("", "what speeds the reasoning up: none, or drafts joined by +; empty for the model's own"),
+    "deadline_ms": ("100.0", "limit from camera message in to trajectory out"),
+    "deadline_policy": ("republish", "off, shorten, republish or stop"),
+    "namespace": ("", "of the planner and the controller; one for each car"),
+    "use_sim_time": ("false", "take the time from /clock"),
+}
+
+
+def declared(arguments: Arguments) -> list[DeclareLaunchArgument]:
+    """With what `ros2 launch --show-args` shows of them."""
+    return [
+        DeclareLaunchArgument(name, default_value=default, description=text)
+        for name, (default, text) in arguments.items()
+    ]
+
+
+def values_of(context: LaunchContext, arguments: Arguments) -> dict[str, str]:
+    """What the arguments are in this launch."""
+    return {name: LaunchConfiguration(name).perform(context) for name in arguments}
+
+
+def names_in(value: str) -> list[str]:
+    """Names joined by commas."""
+    return [name for name in (part.strip() for part in value.split(",")) if name]
+
+
+def dds_profile(config: Path) -> SetEnvironmentVariable:
+    """Fast DDS's defaults lose large images; a profile the user has chosen stays."""
+    profile = EnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", default_value=str(config / "fastdds.xml"))
+    return SetEnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", profile)
+
+
+def planner(
+    config: Path, values: Mapping[str, str], images: Mapping[str, str], odometry: str, **parameters: object
+) -> Node:
+    """images: camera -> topic of its pictures; parameters: over those of the file."""
+    texts = {name: ParameterValue(values[name], value_type=str) for name in ("model", "runtime", "draft")}
+    suffix = "image/compressed" if parameters.get("image_transport") == "compressed" else "image"
+    return Node(
+        package=PACKAGE,
+        executable="planner",
+        name="planner",
+        namespace=values["namespace"],
+        output="screen",
+        parameters=[
+            str(config / "planner.param.yaml"),
+            {
+                **texts,  # "1e5" is a name, too
+                "deadline_ms": float(values["deadline_ms"]),
+                "deadline_policy": values["deadline_policy"],
+                "use_sim_time": values["use_sim_time"] == "true",
+                **parameters,
+            },
+        ],
+        remappings=[
+            *((f"~/input/{camera}/{suffix}", topic) for camera, topic in images.items()),
+            ("~/input/odometry", odometry),
+        ],
+    )
+
+
+def controller(config: Path, values: Mapping[str, str], car: str, odometry: str, **parameters: object) -> Node:
+    """car: root of the car's command topics, such as /carla/ego_vehicle."""
+    return Node(
+        package=PACKAGE,
+        executable="controller",
+        name="controller",
+        namespace=values["namespace"],
+        output="screen",
+        parameters=[
+            str(config / "controller.param.yaml"),
+            {"output": values["output"], "use_sim_time": values["use_sim_time"] == "true", **parameters},
+        ],
+        remappings=[
+            ("~/input/trajectory", "planner/output/trajectory"),
+            ("~/input/odometry", odometry),
+            *((f"~/output/{command}", f"{car}/{command}") for command in COMMANDS),
+        ],
+    )
+
+
+def images_of(car: str, cameras: Sequence[str]) -> dict[str, str]:
+    """CARLA's topics of these cameras."""
+    return {camera: f"{car}/{camera}/image" for camera in cameras}
+
+
+def rviz(config: Path, values: Mapping[str, str]) -> list[Node]:
+    """rviz with our view of a drive, where the argument `rviz` asks for it."""
+    if values.get("rviz") != "true":
+        return []
+    return [
+        Node(
+            package="rviz2",
+            executable="rviz2",
+            namespace=values["namespace"],
+            arguments=["-d", str(config / "drive.rviz")],
+            parameters=[{"use_sim_time": values["use_sim_time"] == "true"}],
+        )
+    ]

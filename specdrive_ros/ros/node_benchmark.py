@@ -1,0 +1,211 @@
+"""The planner as a process over DDS, fed in real time, watched from outside: how late, how silent, how large.
+
+    measure_node("mini", minutes=10, faults=True, log_dir=out)
+
+Latency is that of the outside: from the picture handed to DDS to the trajectory of its stamp taken from DDS. What ROS
+itself adds is that, less the stages the planner says it worked. With faults, each is on for FAULT_S, then off for as
+long. Does not know what a plan is.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from rclpy.context import Context
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+
+from specdrive_ros.errors import WorkFailed
+from specdrive_ros.evaluation.process_usage import Usage, usage_of
+from specdrive_ros.installation import data_file
+from specdrive_ros.msg import CycleStats, Trajectory
+from specdrive_ros.ros import qos
+from specdrive_ros.ros.conversions import nanoseconds, stages_ms
+from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
+from specdrive_ros.ros.fault_source import FAULTS, FaultSource
+from specdrive_ros.ros.process_graph import Child, NodeProcess, end_all
+
+FAULT_S = 5.0
+WARM_UP_S = 10.0
+READY_S = 120.0
+LOOK_S = 1.0
+SPIN_S = 0.05
+KEPT_STAMPS = 600  # a minute
+WORK = ("decode", "vision", "prefill", "draft", "verify", "action", "check")
+SOURCES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
+
+
+@dataclass
+class Heard:
+    """What came out of the planner, in milliseconds where it is a time."""
+
+    latency_ms: list[float] = field(default_factory=list)
+    overhead_ms: list[float] = field(default_factory=list)
+    gaps_ms: list[float] = field(default_factory=list)
+    sources: Counter = field(default_factory=Counter)
+    late: int = 0
+    cycles: int = 0
+
+
+class Listener:
+    """Takes trajectories and statistics; a cycle is complete when both are there."""
+
+    def __init__(self, context: Context, source: FaultSource):
+        self.node = Node("benchmark_listener", context=context, use_global_arguments=False)
+        self.heard = Heard()
+        self._source, self._last_ns = source, None
+        self._came: dict[int, float] = {}  # stamp -> ms to the first trajectory of it, whatever it is
+        self._planned: dict[int, float] = {}  # … to the model's own plan
+        self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.output())
+        self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.output())
+
+    def forget(self) -> None:
+        """What came until now was warm-up."""
+        self.heard, self._last_ns = Heard(), None
+
+    def _take(self, message: Trajectory) -> None:
+        now_ns, stamp_ns = time.monotonic_ns(), nanoseconds(message.header.stamp)
+        if self._last_ns is not None:
+            self.heard.gaps_ms.append((now_ns - self._last_ns) / 1e6)
+        self._last_ns = now_ns
+        self.heard.sources[SOURCES[message.source]] += 1
+        sent_ns = self._source.sent_ns.get(stamp_ns)
+        if sent_ns is None:
+            return
+        latency_ms = (now_ns - sent_ns) / 1e6
+        if stamp_ns not in self._came:
+            self._came[stamp_ns] = latency_ms
+            self.heard.latency_ms.append(latency_ms)
+        if message.source == Trajectory.PLANNED:
+            self._planned[stamp_ns] = latency_ms
+        for kept in (self._came, self._planned):
+            while len(kept) > KEPT_STAMPS:
+                del kept[next(iter(kept))]
+
+    def _note(self, message: CycleStats) -> None:
+        self.heard.cycles += 1
+        self.heard.late += message.late
+        latency_ms = self._planned.get(nanoseconds(message.header.stamp))
+        if latency_ms is not None and message.fallback_reason == CycleStats.NONE:
+            stages = stages_ms(message)
+            self.heard.overhead_ms.append(latency_ms - sum(stages[stage] for stage in WORK))
+
+
+def measure_node(
+    model: str,
+    *,
+    minutes: float,
+    faults: bool,
+    log_dir: Path,
+    runtime: str = "onnxruntime",
+    draft: str = "none",
+    cameras: Sequence[str] = ("rgb_front",),
+    module: str = "planner_node",
+    on_second: Callable[[int], None] = lambda second: None,
+) -> dict:
+    """The document of `bench node --json`. Raises WorkFailed where the planner dies or does not get ready."""
+    with ExitStack() as stack:
+        domain = stack.enter_context(own_domain())
+        environment = os.environ | dds_environment(domain, data_file(DDS_PROFILE))
+        os.environ.update(dds_environment(domain, data_file(DDS_PROFILE)))
+        context = Context()
+        context.init(args=[], domain_id=domain)
+        stack.callback(context.try_shutdown)
+        topics = [f"/planner/input/{camera}/image" for camera in cameras]
+        source = FaultSource(topics, "/planner/input/odometry", context=context, use_global_arguments=False)
+        listener = Listener(context, source)
+        executor = SingleThreadedExecutor(context=context)
+        for node in (source, listener.node):
+            executor.add_node(node)
+            stack.callback(node.destroy_node)
+        log_dir.mkdir(parents=True, exist_ok=True)
+        parameters = {"model": model, "runtime": runtime, "draft": draft, "autostart": True}
+        command = NodeProcess(module, parameters, {}).command()
+        began = time.monotonic()
+        child = Child("planner", command, environment, log_dir / "planner.log")
+        stack.callback(end_all, [child])
+        _spin(executor, child, lambda: bool(listener.heard.cycles), READY_S)
+        active_s = time.monotonic() - began
+        _spin(executor, child, lambda: listener.heard.sources["planned"] > 0, READY_S)
+        _spin_for(executor, child, WARM_UP_S)
+        listener.forget()
+        looks = _soak(executor, child, source, minutes * 60, faults, on_second)
+        return _document(model, listener.heard, looks, active_s, faults, _exit_s(executor, child))
+
+
+def _soak(executor, child: Child, source: FaultSource, seconds: float, faults: bool, on_second) -> list[Usage]:
+    """Runs and looks at the planner once a second."""
+    looks, names = [usage_of(child.process.pid)], list(FAULTS)
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < seconds:
+        turn, on = divmod(int(passed / FAULT_S), 2)
+        wanted = {names[turn % len(names)]} if faults and on else set()
+        if wanted != source.faults:
+            source.set_faults(*wanted)
+        _spin_for(executor, child, min(LOOK_S, seconds - passed))
+        looks.append(usage_of(child.process.pid))
+        on_second(int(passed))
+    source.set_faults()
+    return looks
+
+
+def _spin(executor, child: Child, done: Callable[[], bool], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        child.check_alive()
+        if time.monotonic() > deadline:
+            raise WorkFailed(f"the planner says nothing after {timeout_s:.0f} s: {child.last_words()}")
+        executor.spin_once(timeout_sec=SPIN_S)
+
+
+def _spin_for(executor, child: Child, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        executor.spin_once(timeout_sec=SPIN_S)  # always the same: another timeout begins with the first topic again
+    child.check_alive()
+
+
+def _exit_s(executor, child: Child) -> float:
+    """Seconds from SIGINT to the end of the process."""
+    began = time.monotonic()
+    child.process.send_signal(2)
+    child.process.wait(30.0)
+    return time.monotonic() - began
+
+
+def _document(
+    model: str, heard: Heard, looks: Sequence[Usage], active_s: float, faults: bool, exit_s: float
+) -> dict:
+    first, last = looks[0], looks[-1]
+    return {
+        "version": 1,
+        "model": model,
+        "faults": sorted(FAULTS) if faults else [],
+        "latency_ms": quantiles(heard.latency_ms),
+        "ros_overhead_ms": quantiles(heard.overhead_ms),
+        "silence_ms": quantiles(heard.gaps_ms),
+        "messages": sum(heard.sources.values()),
+        "lost": heard.cycles - sum(heard.sources.values()),
+        "sources": dict(heard.sources),
+        "late": heard.late,
+        "start_to_active_s": round(active_s, 2),
+        "sigint_to_exit_s": round(exit_s, 3),
+        "memory_mib": {"first": round(first.memory_mib, 2), "last": round(last.memory_mib, 2),
+                       "growth": round(last.memory_mib - first.memory_mib, 2),
+                       "max": round(max(look.memory_mib for look in looks), 2)},
+        "threads": {"first": first.threads, "last": last.threads},
+        "files": {"first": first.files, "last": last.files},
+        "cpu_s_per_cycle": round((last.cpu_s - first.cpu_s) / max(1, heard.cycles), 4),
+    }
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float]:
+    if not values:
+        return {}
+    median, p99 = np.percentile(values, [50, 99])
+    return {"median": round(float(median), 2), "p99": round(float(p99), 2), "max": round(float(max(values)), 2)}

@@ -1,0 +1,60 @@
+"""The planner's subscriptions: messages into the inbox, a monitor beside each. Decodes nothing."""
+
+from collections.abc import Mapping, Sequence
+
+from rclpy.node import Node
+
+from specdrive_ros.ros import qos
+from specdrive_ros.ros.conversions import nanoseconds
+from specdrive_ros.ros.diagnostics import InputMonitor
+from specdrive_ros.ros.inbox import Inbox
+from specdrive_ros.ros.odometry_source import subscribe_odometry, topic_of
+from specdrive_ros.ros.perception import MESSAGE_OF_TRANSPORT, ODOMETRY
+from specdrive_ros.ros.planner_parameters import TOPIC_SUFFIX
+
+
+class PlannerInputs:
+    """Opened when the node is activated, closed when it is deactivated. `monitors` has one monitor an input."""
+
+    def __init__(self, node: Node):
+        self._node = node
+        self._subscriptions: list = []
+        self.monitors: dict[str, InputMonitor] = {}
+
+    def open(self, cameras: Sequence[str], settings: Mapping[str, object], inbox: Inbox) -> None:
+        transport = settings["image_transport"]
+        kind = MESSAGE_OF_TRANSPORT[transport]
+        for camera in cameras:
+            topic = f"~/input/{camera}/{TOPIC_SUFFIX[transport]}"
+            take = self._into(inbox, camera, topic)
+            subscription = self._node.create_subscription(
+                kind, topic, take, qos.image_input(), qos_overriding_options=qos.overridable()
+            )
+            self._subscriptions.append(subscription)
+        take = self._into(inbox, ODOMETRY, topic_of(settings))
+        self._subscriptions += subscribe_odometry(self._node, settings, take)
+        self.retune(settings)
+
+    def _into(self, inbox: Inbox, name: str, topic: str):
+        monitor = self.monitors[name] = InputMonitor(name, self._node.resolve_topic_name(topic), 1.0)
+        clock = self._node.get_clock()
+
+        def take(message) -> None:
+            stamp_ns = nanoseconds(message.header.stamp)
+            overflowed = inbox.put(name, message, stamp_ns)
+            monitor.note_arrival(overflowed, stamp_ns, message.header.frame_id, clock.now().nanoseconds)
+
+        return take
+
+    def retune(self, settings: Mapping[str, object]) -> None:
+        """Limits of the monitors; may change while they run."""
+        for name, monitor in self.monitors.items():
+            kind = ODOMETRY if name == ODOMETRY else "camera"
+            monitor.stale_after_s, monitor.min_hz = settings[f"{kind}_stale_s"], settings[f"{kind}_min_hz"]
+            monitor.max_age_s = settings["stamp_max_age_s"]
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+        self._subscriptions.clear()
+        self.monitors.clear()

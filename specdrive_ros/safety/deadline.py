@@ -1,0 +1,75 @@
+"""Keeping a deadline while a plan is being made: narrower passes first, then an early end of the reasoning.
+
+What is still to come after the reasoning (action head, checks, publishing) is reserved as `stage_budgets.py` has learnt
+it. What happens when even that does not fit is `stand_in.py`. The clock is steady and comes in as a function.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from specdrive_ros.safety.stage_budgets import StageBudgets
+
+AFTER_REASONING = ("action", "check", "publish")
+CLOSING_ROWS = 2  # of the pass that closes a reasoning
+MARGIN_MS = 2.0  # for what no stage measures
+NANOSECONDS_PER_MS = 1_000_000
+
+
+class Policy(str, Enum):
+    """What is done for the deadline; each does what the one before it does, and more."""
+
+    OFF = "off"  # lateness is only reported
+    SHORTEN = "shorten"  # fewer draft nodes, then the reasoning is closed early and marked as truncated
+    REPUBLISH = "republish"  # at the deadline the last valid plan re-expressed, else a stop; a late plan comes after
+    STOP = "stop"  # at the deadline a stop; a late plan is not published
+
+    @property
+    def shortens(self) -> bool:
+        return self is not Policy.OFF
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether something is published at the deadline where there is no plan yet."""
+        return self in (Policy.REPUBLISH, Policy.STOP)
+
+
+class DeadlinePace:
+    """The pace (decoding/pace.py) of a cycle with a deadline. One thread at a time.
+
+    clock_ns: steady, nanoseconds. `shortened` says whether the present cycle was made shorter.
+    """
+
+    def __init__(self, budgets: StageBudgets, clock_ns: Callable[[], int]):
+        self.budgets, self._clock_ns = budgets, clock_ns
+        self._deadline_ns: int | None = None
+        self.shortened = False
+
+    def begin(self, deadline_ns: int | None) -> None:
+        """A cycle that has to be published by then; None: whenever it is ready."""
+        self._deadline_ns = deadline_ns
+        self.shortened = False
+
+    def left_ms(self) -> float:
+        """Time for the reasoning: up to the deadline, without what comes after it."""
+        if self._deadline_ns is None:
+            return float("inf")
+        left = (self._deadline_ns - self._clock_ns()) / NANOSECONDS_PER_MS
+        return left - MARGIN_MS - sum(self.budgets.stage_ms(stage) for stage in AFTER_REASONING)
+
+    def nodes(self, asked: int) -> int:
+        """Halved until a pass so wide leaves time to close the reasoning."""
+        room_ms = self.left_ms() - self.budgets.pass_ms(CLOSING_ROWS)
+        nodes = asked
+        while nodes > 1 and self.budgets.pass_ms(nodes + 1) > room_ms:
+            nodes //= 2
+        self.shortened |= nodes < asked
+        return nodes
+
+    def must_close(self) -> bool:
+        """Whether after one more pass there would be no time left to close the reasoning."""
+        closes = self.left_ms() < self.budgets.pass_ms(1) + self.budgets.pass_ms(CLOSING_ROWS)
+        self.shortened |= closes
+        return closes
+
+    def note_pass(self, rows: int, milliseconds: float) -> None:
+        self.budgets.note_pass(rows, milliseconds)

@@ -1,0 +1,203 @@
+"""The node is never silent: late plans, missing pictures, lost odometry, and what it says of them."""
+
+import pytest
+
+pytest.importorskip("specdrive_ros.msg")
+from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
+from rcl_interfaces.srv import SetParameters  # noqa: E402
+from rclpy.parameter import Parameter  # noqa: E402
+from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
+from specdrive_ros.ros.conversions import nanoseconds  # noqa: E402
+
+from .small_world import SPEED, SUCCESS, World, drive_until, make_planner  # noqa: E402
+
+
+def started(graph, *overrides: str):
+    """(world, node, planner) active, matched and planning."""
+    node, planner = make_planner(graph, *overrides)
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    world = World(graph, node)
+    assert graph.spin_until(world.matched)
+    return world, node, planner
+
+
+def hold_next_plan(graph, world, planner) -> int:
+    """The planner hangs on the next observation; returns its t0."""
+    planner.gate.clear()
+    seen = len(planner.observations)
+    assert drive_until(graph, world, lambda: len(planner.observations) > seen)
+    return planner.observations[-1].t0_ns
+
+
+def heard_at(world, t0_ns: int) -> list:
+    return [each for each in world.heard["trajectory"] if nanoseconds(each.header.stamp) == t0_ns]
+
+
+def test_at_the_deadline_the_last_plan_is_republished_then_a_stop_then_the_late_plan(graph):
+    world, node, planner = started(graph, "deadline_ms:=300", "republish_max_age_s:=0.9", "cycle_hz:=10")
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    held = hold_next_plan(graph, world, planner)
+    assert graph.spin_until(lambda: any(each.source == Trajectory.REPUBLISHED for each in heard_at(world, held)), 5.0)
+    again = next(each for each in heard_at(world, held) if each.source == Trajectory.REPUBLISHED)
+    assert again.points[9].pose.position.x == pytest.approx(SPEED, abs=0.05), "seen from the held observation"
+
+    def deadline_stats() -> list:
+        return [
+            each for each in world.heard["cycle_stats"]
+            if nanoseconds(each.header.stamp) == held and each.fallback_reason == CycleStats.DEADLINE
+        ]
+
+    assert graph.spin_until(deadline_stats, 2.0)
+    stats = deadline_stats()[0]
+    assert "no plan after 300 ms" in stats.fallback_text
+    assert graph.spin_until(lambda: any(each.source == Trajectory.STOP for each in heard_at(world, held)), 5.0)
+    planner.gate.set()
+    assert graph.spin_until(lambda: heard_at(world, held)[-1].source == Trajectory.PLANNED, 5.0)
+
+    def late_stats() -> list:
+        return [
+            each for each in world.heard["cycle_stats"]
+            if nanoseconds(each.header.stamp) == held and each.fallback_reason == CycleStats.NONE
+        ]
+
+    assert graph.spin_until(late_stats, 2.0)
+    assert late_stats()[0].late and late_stats()[0].cycle == stats.cycle
+    node.close()
+
+
+def test_policy_stop_stops_and_does_not_publish_the_late_plan(graph):
+    world, node, planner = started(graph, "deadline_ms:=300", "deadline_policy:=stop")
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    held = hold_next_plan(graph, world, planner)
+    assert graph.spin_until(lambda: bool(heard_at(world, held)), 5.0)
+    planner.gate.set()
+    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.PLANNED)
+    assert {each.source for each in heard_at(world, held)} == {Trajectory.STOP}
+    node.close()
+
+
+def test_policies_without_stand_in_wait_for_the_plan(graph):
+    world, node, planner = started(graph, "deadline_ms:=50", "deadline_policy:=shorten")
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    held = hold_next_plan(graph, world, planner)
+    assert not graph.spin_until(lambda: bool(heard_at(world, held)), 0.5)
+    planner.gate.set()
+    assert graph.spin_until(lambda: bool(heard_at(world, held)), 5.0)
+    assert [each.source for each in heard_at(world, held)] == [Trajectory.PLANNED]
+    node.close()
+
+
+def test_before_the_first_observation_it_says_to_stand_and_why(graph):
+    world, node, _ = started(graph)
+    assert graph.spin_until(lambda: len(world.heard["cycle_stats"]) >= 3, 5.0)
+    assert set(world.sources()) == {Trajectory.STOP}
+    assert all(point.longitudinal_velocity_mps == 0.0 for point in world.last("trajectory").points)
+    stats = world.last("cycle_stats")
+    assert stats.fallback_reason == CycleStats.NO_OBSERVATION and stats.fallback_text.startswith("NO_FRAMES: ")
+    node.close()
+
+
+def test_cameras_fall_silent_then_odometry(graph):
+    """A plan that is young is republished, then a stop from the speed driven; without odometry that stop goes on."""
+    world, node, _ = started(graph, "camera_stale_s:=0.3", "odometry_stale_s:=0.6", "republish_max_age_s:=0.4")
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    world.skip("front", "tele")
+    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.STOP)
+    first = world.last("trajectory").points[0].longitudinal_velocity_mps
+    assert SPEED - 1.0 < first < SPEED
+    assert drive_until(
+        graph, world, lambda: "nothing comes from front, tele" in world.last("cycle_stats").fallback_text
+    )
+    assert world.last("cycle_stats").fallback_reason == CycleStats.INPUT_STALE
+    world.skip("front", "tele", "odometry")
+    assert graph.spin_until(lambda: "odometry" in world.last("cycle_stats").fallback_text, 5.0)
+    assert world.last("trajectory").source == Trajectory.STOP
+    world.skip()
+    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.PLANNED, 20.0)
+    node.close()
+
+
+def test_stamps_of_trajectories_never_go_back(graph):
+    """Its stamps are the test's own, so the planner must not reckon them by the wall clock."""
+    world, node, planner = started(graph, "deadline_ms:=50", "odometry_stale_s:=60")
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    world.skip("front", "tele")
+    world.advance(8)
+    graph.spin_until(lambda: False, 0.5)
+    world.skip()
+    before = len(world.heard["trajectory"])
+    assert drive_until(graph, world, lambda: Trajectory.PLANNED in world.sources()[before:])
+    stamps = [nanoseconds(each.header.stamp) for each in world.heard["trajectory"]]
+    began = next(index for index, source in enumerate(world.sources()) if source == Trajectory.PLANNED)
+    assert stamps[began:] == sorted(stamps[began:])
+    node.close()
+
+
+@pytest.mark.parametrize("policy", ["wait", "last", "drop"])
+def test_one_camera_falls_silent(graph, policy):
+    limits = ("camera_max_age_s:=0.6", "camera_wait_s:=0.01", "deadline_ms:=500")
+    world, node, planner = started(graph, f"camera_policy:={policy}", *limits)
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    assert graph.spin_until(lambda: planner.observations[-1].t0_ns == world.now_ns, 5.0)
+    world.skip("tele")
+    seen, dropped = len(planner.observations), world.last("cycle_stats").dropped_observations
+    for _ in range(4):
+        world.advance()
+        graph.spin_until(lambda: False, 0.15)
+    planned = len(planner.observations) > seen
+    assert planned is (policy == "last")
+    if policy == "last":
+        stamps = planner.observations[-1].frame_stamps_ns
+        assert stamps["front"][-1] > stamps["tele"][-1]
+        world.advance(8)
+        graph.spin_until(lambda: False, 0.3)
+        seen = len(planner.observations)
+        world.advance(2)
+        graph.spin_until(lambda: False, 0.3)
+        assert len(planner.observations) == seen, "older than the limit"
+    if policy == "drop":
+        assert graph.spin_until(lambda: world.last("cycle_stats").dropped_observations > dropped, 3.0)
+        assert any("cycle dropped" in each.fallback_text for each in world.heard["cycle_stats"])
+    node.close()
+
+
+def test_each_check_has_a_status_and_a_parameter(graph):
+    world, node, planner = started(graph, "check_start_m:=0.4")
+    assert drive_until(graph, world, world.hears_all, 20.0)
+    planner.offset = 0.5
+    assert drive_until(graph, world, lambda: world.statuses()["planner: check start"].level == DiagnosticStatus.ERROR)
+    assert "begins" in world.statuses()["planner: check start"].message
+    assert world.statuses()["planner: check curvature"].level == DiagnosticStatus.OK
+    client = graph.listener("tuner").create_client(SetParameters, "/planner/set_parameters")
+    assert graph.spin_until(client.service_is_ready)
+
+    def set_parameter(name: str, value):
+        future = client.call_async(
+            SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+        )
+        assert graph.spin_until(future.done)
+        return future.result().results[0]
+
+    assert set_parameter("check_start_m", 2).successful
+    assert not set_parameter("check_start_m", -2.0).successful
+    refused = set_parameter("model", "other")
+    assert not refused.successful and "unconfigured" in refused.reason
+    assert not set_parameter("autostart", True).successful
+    node.close()
+
+
+def test_diagnostics_have_a_status_for_everything(graph):
+    world, node, _ = started(graph)
+    assert drive_until(graph, world, lambda: world.hears_all() and len(world.statuses()) > 10)
+    names = set(world.statuses())
+    wanted = {"model", "cycle", "deadline", "reasoning", "input front", "input tele", "input odometry"}
+    wanted |= {f"check {name}" for name in ("start", "step", "curvature", "curvature_rate", "contradiction", "reverse")}
+    assert {f"planner: {name}" for name in wanted} <= names
+
+    def value(status: str, key: str) -> str:
+        return {each.key: each.value for each in world.statuses()[f"planner: {status}"].values}[key]
+
+    assert graph.spin_until(lambda: float(value("reasoning", "accepted_length")) == 1.0, 3.0)
+    assert int(value("input odometry", "duplicates")) == 0 and value("input front", "frame_id") == "front"
+    assert value("deadline", "policy") == "republish"
+    node.close()

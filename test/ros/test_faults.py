@@ -1,0 +1,111 @@
+"""Every fault of the fault source while the node plans: it is never silent, it names the fault, and it recovers."""
+
+import os
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("specdrive_ros.msg")
+from diagnostic_msgs.msg import DiagnosticArray  # noqa: E402
+from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
+from specdrive_ros.ros import qos  # noqa: E402
+from specdrive_ros.ros.fault_source import FAULTS, FaultSource  # noqa: E402
+
+from .small_world import CAMERAS, SUCCESS, make_planner  # noqa: E402
+
+FAULT_S = 1.5
+LONGEST_SILENCE_S = 1.0  # 0.2 s on a quiet machine
+NAMED = {  # fault -> word of a status that names it
+    "camera_silent": "nothing on",
+    "camera_slow": "a second; should be",
+    "camera_frozen": "the same picture",
+    "camera_corrupt": "refused",
+    "camera_encoding": "telepathy8",
+    "camera_size": "size changed",
+    "camera_duplicate": "twice",
+    "camera_burst": "older than",
+    "odometry_silent": "nothing on",
+    "odometry_nan": "not finite",
+    "odometry_zero_quaternion": "zero quaternion",
+    "odometry_duplicate": "twice",
+    "odometry_disorder": "older than",
+    "odometry_jump": "odometry jumps",
+    "clock_back": "jumped",
+}
+
+
+class Watch:
+    """Listens to the planner from beside it: when trajectories come, of what source, and every status message."""
+
+    def __init__(self, graph):
+        self.node = graph.listener("watch")
+        self.came: list[tuple[float, int]] = []
+        self.said: set[str] = set()
+        self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.output())
+        self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.output())
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._read, qos.output())
+
+    def _take(self, message: Trajectory) -> None:
+        self.came.append((time.monotonic(), message.source))
+
+    def _note(self, message: CycleStats) -> None:
+        self.said.add(message.fallback_text)
+
+    def _read(self, message: DiagnosticArray) -> None:
+        self.said |= {status.message for status in message.status}
+
+    def plans_since(self, index: int) -> bool:
+        return any(source == Trajectory.PLANNED for _, source in self.came[index:])
+
+    def longest_silence_s(self) -> float:
+        times = [at for at, _ in self.came]
+        return max((later - earlier for earlier, later in zip(times, times[1:])), default=float("inf"))
+
+
+@pytest.fixture
+def driven(graph):
+    """(graph, source, watch) with an active planner that plans."""
+    limits = ("camera_min_hz:=4", "camera_stale_s:=0.8", "odometry_stale_s:=0.8")
+    node, _ = make_planner(graph, "deadline_ms:=400", *limits)
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    topics = [f"/planner/input/{camera}/image" for camera in CAMERAS]
+    source = graph.add(
+        FaultSource(topics, "/planner/input/odometry", size=(24, 32), context=graph.context, use_global_arguments=False)
+    )
+    watch = Watch(graph)
+    assert graph.spin_until(lambda: source.matched and watch.plans_since(0), 20.0)
+    yield graph, source, watch
+    node.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_comes_and_goes(driven, fault):
+    graph, source, watch = driven
+    watch.came.clear()
+    source.set_faults(fault)
+    graph.spin_until(lambda: False, FAULT_S)
+    if fault in NAMED:
+        assert graph.spin_until(lambda: any(NAMED[fault] in text for text in watch.said), 5.0), sorted(watch.said)
+    source.set_faults()
+    index = len(watch.came)
+    assert graph.spin_until(lambda: watch.plans_since(index), 10.0), "it plans again"
+    assert watch.longest_silence_s() < LONGEST_SILENCE_S
+
+
+def test_every_fault_is_expected_to_be_named_or_harmless():
+    assert set(FAULTS) - set(NAMED) == {"camera_old"}, "half a second old is what stamp_max_age_s is for"
+
+
+def test_threads_and_files_do_not_grow_with_lives(graph):
+    node, _ = make_planner(graph)
+    counts = []
+    for _ in range(6):
+        assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+        assert node.trigger_deactivate() == SUCCESS and node.trigger_cleanup() == SUCCESS
+        graph.spin_until(lambda: False, 0.1)
+        names = [thread.name for thread in threading.enumerate()]
+        counts.append((names.count("planner worker"), names.count("deadline watch"), len(os.listdir("/proc/self/fd"))))
+    assert counts[-1][:2] == (0, 0) and counts[-1][2] <= counts[1][2] + 2
+
+

@@ -1,0 +1,113 @@
+"""SIGINT at any moment of a node's life: it ends soon, with exit code 0 and without a traceback."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("specdrive_ros.msg")
+
+ENDS_WITHIN_S = 5.0  # one second on a quiet machine
+HANGS = """
+import hashlib, sys, time
+sys.path.insert(0, {folder!r})
+from small_world import ConstantVelocity
+from specdrive_ros.ros.planner_node import PlannerNode
+from specdrive_ros.ros.run_node import run_node
+
+class Hangs(ConstantVelocity):
+    def warm_up(self, cycles):
+        print("WARM-UP", flush=True)
+        if "warm-up" in sys.argv:
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # compiled code that looks at no signal
+        return [{{}}]
+
+    def plan(self, observation):
+        print("PLANNING", flush=True)
+        time.sleep(30.0)
+
+def load(settings):
+    print("LOADING", flush=True)
+    if "load" in sys.argv:
+        time.sleep(30.0)
+    return Hangs()
+
+Hangs.cameras = ("rgb_front",)
+arguments = ["--ros-args", "-p", "autostart:=true"]
+sys.exit(run_node(lambda: PlannerNode(load), arguments, PlannerNode.autostart))
+"""
+STARTS = """
+from specdrive_ros.ros.starting import end_quietly_on_signals
+end_quietly_on_signals()
+print("UP", flush=True)
+import runpy
+runpy.run_module("specdrive_ros.ros.{module}", run_name="__main__")
+"""
+
+
+def ended_quietly(process) -> None:
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=2 * ENDS_WITHIN_S)[0]
+    assert time.monotonic() - begun < ENDS_WITHIN_S
+    assert "Traceback" not in output and process.returncode == 0, output
+
+
+def wait_for(process, words: str) -> None:
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"it ended before it said {words}")
+
+
+@pytest.mark.parametrize(("moment", "words"), [("load", "LOADING"), ("warm-up", "WARM-UP")])
+def test_while_it_configures(graph, moment, words):
+    process = graph.start("-c", HANGS.format(folder=str(Path(__file__).parent)), moment)
+    wait_for(process, words)
+    ended_quietly(process)
+
+
+def test_while_a_plan_hangs(graph):
+    from specdrive_ros.ros.fault_source import FaultSource
+
+    process = graph.start("-c", HANGS.format(folder=str(Path(__file__).parent)), "plan")
+    graph.add(
+        FaultSource(["/planner/input/rgb_front/image"], "/planner/input/odometry", size=(24, 32),
+                    context=graph.context, use_global_arguments=False)
+    )
+    import threading
+
+    planning = threading.Event()
+
+    def read() -> None:
+        for line in process.stdout:
+            if "PLANNING" in line:
+                planning.set()
+                return
+
+    threading.Thread(target=read, daemon=True).start()
+    assert graph.spin_until(planning.is_set, 30.0)
+    ended_quietly(process)
+
+
+@pytest.mark.parametrize("module", ["planner_node", "controller_node", "sim_node"])
+@pytest.mark.parametrize("after_s", [0.15, 0.5, 1.0])
+def test_while_it_starts(graph, module, after_s):
+    """Python itself needs the first tenth of a second, in which a signal is still its own affair."""
+    process = graph.start("-c", STARTS.format(module=module))
+    wait_for(process, "UP")
+    graph.spin_until(lambda: False, after_s)
+    ended_quietly(process)
+
+
+def test_the_handlers_are_the_first_that_a_node_module_does():
+    """Whatever is imported before them is imported without them."""
+    for node in ("planner", "controller", "sim"):
+        module = sys.modules.get(f"specdrive_ros.ros.{node}_node") or __import__(
+            f"specdrive_ros.ros.{node}_node", fromlist=["main"]
+        )
+        lines = Path(module.__file__).read_text().splitlines()
+        imports = [line for line in lines if line.startswith(("import", "from", "if "))]
+        assert imports[:2] == ["import sys", 'if __name__ == "__main__":  # a signal while rclpy is being imported']
