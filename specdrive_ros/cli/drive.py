@@ -25,6 +25,7 @@ EXAMPLE = "example: specdrive drive --scenario lead_vehicle traffic_light --repe
 RUNTIMES = ("onnxruntime", "torch")
 SUMMARY, REPORT, RECORDING = "summary.json", "report.html", "drive.mcap"
 LONGEST_S, LONGEST_LATENCY_MS = 3600.0, 1000.0
+LEAST_DEADLINE_MS, LONGEST_DEADLINE_MS = 1.0, 60_000.0
 WORKED, INTERRUPTED = 0, 130
 
 
@@ -94,6 +95,20 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with --offline: a plan takes effect this long after its picture (default %(default)s)",
     )
     parser.add_argument(
+        "--appearance",
+        default="train",
+        metavar="LOOK",
+        help="how the worlds look: train (default), or held_out, shades and styles that training never draws",
+    )
+    parser.add_argument(
+        "--deadline-ms",
+        type=float,
+        default=500.0,
+        metavar="MS",
+        help="over ROS: from picture to trajectory; a cycle that would be later is shortened, then the last plan "
+        "republished. Mini takes about 250 on two CPU cores; a car wants 100 (default %(default)s)",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print summary.json on stdout, all else on stderr"
     )
 
@@ -127,6 +142,7 @@ def run(args: Namespace) -> int:
 def _check(args: Namespace) -> None:
     from specdrive_ros.draft.registry import check_names, own_draft
     from specdrive_ros.model_settings import find_model
+    from specdrive_ros.sim.appearance import appearance_of
 
     if args.draft is None:
         args.draft = own_draft(find_model(args.model))
@@ -137,6 +153,11 @@ def _check(args: Namespace) -> None:
         raise InputError(f"--seconds {args.seconds:g}: should be above 0 and at most {LONGEST_S:g}")
     if not 0 <= args.latency_ms <= LONGEST_LATENCY_MS:
         raise InputError(f"--latency-ms {args.latency_ms:g}: should be from 0 to {LONGEST_LATENCY_MS:g}")
+    if not LEAST_DEADLINE_MS <= args.deadline_ms <= LONGEST_DEADLINE_MS:
+        raise InputError(
+            f"--deadline-ms {args.deadline_ms:g}: should be from {LEAST_DEADLINE_MS:g} to {LONGEST_DEADLINE_MS:g}"
+        )
+    appearance_of(args.appearance, 0)
     if args.latency_ms and not args.offline:
         raise InputError("--latency-ms: goes with --offline; over ROS the latency is what it is")
 
@@ -195,9 +216,11 @@ def _drive_offline(
     args: Namespace, scenarios: list[tuple[str, int]], planner: "Planner", listeners: _Listeners
 ) -> None:
     from specdrive_ros.evaluation.drive import drive_all_offline
+    from specdrive_ros.sim.scenario import make_world
 
     latency_s = args.latency_ms / 1000
-    drive_all_offline(planner, scenarios, listeners, seconds=args.seconds, latency_s=latency_s)
+    make = partial(make_world, appearance=args.appearance)
+    drive_all_offline(planner, scenarios, listeners, seconds=args.seconds, latency_s=latency_s, make=make)
 
 
 def _drive_over_ros(
@@ -214,6 +237,8 @@ def _drive_over_ros(
         draft=args.draft,
         seed=args.seed,
         seconds=args.seconds,
+        deadline_ms=args.deadline_ms,
+        appearance=args.appearance,
         out_dir=out,
     )
     with graph:

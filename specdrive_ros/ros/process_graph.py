@@ -149,6 +149,8 @@ class ProcessGraph:
         draft: str = "none",
         seed: int = 0,
         seconds: float | None = None,
+        deadline_ms: float = 100.0,
+        appearance: str = "train",
         cameras: Sequence[str] = ("rgb_front",),
         output: str = "ackermann",
     ):
@@ -158,8 +160,8 @@ class ProcessGraph:
         self.context = Context()
         self.children: list[Child] = []
         self.processes = {
-            "sim": _sim(scenarios, seconds),
-            "planner": _planner(model, runtime, draft, seed, cameras),
+            "sim": _sim(scenarios, seconds, appearance),
+            "planner": _planner(model, runtime, draft, seed, deadline_ms, cameras),
             "controller": _controller(output),
         }
         self._stack = ExitStack()
@@ -265,15 +267,16 @@ def _environment(variables: dict[str, str]) -> ExitStack:
     return stack
 
 
-def _sim(scenarios: Sequence[tuple[str, int]], seconds: float | None) -> NodeProcess:
-    parameters = {"scenarios": [f"{family}:{seed}" for family, seed in scenarios], "autostart": False}
+def _sim(scenarios: Sequence[tuple[str, int]], seconds: float | None, appearance: str) -> NodeProcess:
+    named = [f"{family}:{seed}" for family, seed in scenarios]
+    parameters = {"scenarios": named, "appearance": appearance, "autostart": False}
     if seconds is not None:
         parameters["max_seconds"] = float(seconds)
     return NodeProcess("sim_node", parameters, {})
 
 
 def _planner(
-    model: str | Path, runtime: str, draft: str, seed: int, cameras: Sequence[str]
+    model: str | Path, runtime: str, draft: str, seed: int, deadline_ms: float, cameras: Sequence[str]
 ) -> NodeProcess:
     inputs = {f"~/input/{camera}/image": f"{ROLE}/{camera}/image" for camera in cameras}
     return NodeProcess(
@@ -283,6 +286,7 @@ def _planner(
             "runtime": runtime,
             "draft": draft,
             "seed": seed,
+            "deadline_ms": float(deadline_ms),
             "use_sim_time": True,
             "autostart": True,
         },

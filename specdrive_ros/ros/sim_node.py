@@ -16,6 +16,7 @@ if __name__ == "__main__":  # a signal while rclpy is being imported
 import json
 import time
 from array import array
+from functools import partial
 
 import cv2
 import numpy as np
@@ -34,9 +35,10 @@ from specdrive_ros.ros.parameters import ParameterSpec, declare, read
 from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.sim.scenario_playback import TICK_S, PlaybackConfig, ScenarioPlayback, parse_scenarios
 from specdrive_ros.ros.vehicle_messages import TOPIC_OF_OUTPUT, from_ackermann, from_carla, message_type
+from specdrive_ros.sim.appearance import APPEARANCES, TRAIN
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.pinhole import PinholeCamera
-from specdrive_ros.sim.scenario import FAMILIES
+from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.sim.world import Command, EgoState
 
 MAP_FRAME = "map"
@@ -45,6 +47,8 @@ PARAMETERS = (
     ParameterSpec("scenarios", list(FAMILIES), "what to drive, each FAMILY or FAMILY:SEED", read_only=True),
     ParameterSpec("seed", 0, "seed of scenarios that name none", 0, 2**31 - 1, read_only=True),
     ParameterSpec("count", 1, "seeds in a row for each scenario", 1, 100_000, read_only=True),
+    ParameterSpec("appearance", TRAIN.name, "how the worlds look: as in training, or as never there",
+                  choices=APPEARANCES, read_only=True),
     ParameterSpec("role_name", "ego_vehicle", "CARLA's name for the car, part of every topic", read_only=True),
     ParameterSpec("lead_in_s", 2.0, "the expert drives so long before commands are obeyed", 0.0, 60.0, read_only=True),
     ParameterSpec("command_timeout_s", 1.0, "brake after this long without a command", 0.1, 60.0, read_only=True),
@@ -69,7 +73,8 @@ class SimNode(Node):
         self._events = self.create_publisher(String, "~/scenario", qos.kept_events())
         self._clock = self.create_publisher(ClockMessage, "/clock", qos.output())
         self._odometry = self.create_publisher(Odometry, f"{self._root}/odometry", qos.output())
-        self._playback = ScenarioPlayback(self._scenarios, self._tell, self._config)
+        make = partial(make_world, appearance=settings["appearance"])
+        self._playback = ScenarioPlayback(self._scenarios, self._tell, self._config, make)
         self._open_cameras()
         self._listen_to_commands()
         self._started_s: float | None = None

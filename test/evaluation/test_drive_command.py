@@ -50,6 +50,8 @@ def planner(monkeypatch, make_plan):
         (["--seed", "-4"], "--seed -4"),
         (["--latency-ms", "50"], "--offline"),
         (["--offline", "--latency-ms", "-1"], "--latency-ms -1"),
+        (["--deadline-ms", "0"], "--deadline-ms 0"),
+        (["--appearance", "new"], "it must be one of train, held_out"),
         (["--out", "/dev/null/drive"], "cannot write to --out /dev/null/drive"),
     ],
 )
