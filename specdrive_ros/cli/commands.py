@@ -26,5 +26,6 @@ COMMANDS = {
     "train": Command("train the target, or a draft for it", extra="train"),
     "bench": Command("measure ways of decoding against plain decoding, in one run"),
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
+    "engine": Command("compile graphs for a device; list, inspect, verify, prune what was compiled", extra="tensorrt-rtx"),
     "golden": Command("compare this implementation with reference numbers", extra="train"),
 }

@@ -48,7 +48,7 @@ FRAMES_WAITING, ODOMETRY_WAITING = 8, 400
 TOPIC_SUFFIX = {"raw": "image", "compressed": "image/compressed"}
 PARAMETERS = (
     ParameterSpec("model", "mini", "name or folder of the checkpoint"),
-    ParameterSpec("runtime", "onnxruntime", "where the networks run", choices=("onnxruntime", "torch")),
+    ParameterSpec("runtime", "onnxruntime", "where the networks run", choices=("onnxruntime", "torch", "tensorrt")),
     ParameterSpec("draft", "none", "what speeds the reasoning up: none, or drafts joined by +"),
     ParameterSpec("cameras", [], "cameras in the prompt's order, empty for the model's own"),
     ParameterSpec("image_transport", "raw", "raw Image or CompressedImage", choices=tuple(TOPIC_SUFFIX)),
