@@ -116,8 +116,9 @@ def _describe(trt, network, graph: str, profile: BuildProfile) -> tuple[Binding,
     for mode in ("input", "output"):
         for tensor in _tensors(network, mode):
             shape = tuple(tensor.shape)
-            shapes = [profile_shapes(graph, tensor.name, shape, one) for one in profile.graphs[graph]]
-            profiles = tuple(shapes) if mode == "input" and -1 in shape else ()
+            varies = mode == "input" and -1 in shape
+            ranges = profile.graphs[graph] if varies else ()
+            profiles = tuple(profile_shapes(graph, tensor.name, shape, one) for one in ranges)
             bindings.append(Binding(tensor.name, mode, dtype_name(tensor.dtype), shape, profiles))
     return tuple(bindings)
 

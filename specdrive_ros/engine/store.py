@@ -87,17 +87,14 @@ class EngineStore:
         path = self.folder / entry.file
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                content = _read_regular(descriptor, path, entry.size)
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             raise EngineMissing(f"{path}: is in the manifest, but gone") from None
         except OSError as error:
-            raise EngineDamaged(f"{path}: cannot be opened ({error.strerror})") from None
-        with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise EngineDamaged(f"{path}: is no regular file")
-            if found.st_size != entry.size:
-                raise EngineDamaged(f"{path}: has {found.st_size} bytes, its manifest says {entry.size}")
-            content = file.read(entry.size)
+            raise EngineDamaged(f"{path}: cannot be read ({error.strerror})") from None
         if hashlib.sha256(content).hexdigest() != entry.sha256:
             raise EngineDamaged(f"{path}: is not what was written (its sha256 differs from the manifest's)")
         return content
@@ -182,3 +179,13 @@ class EngineStore:
         finally:
             os.close(descriptor)
 
+
+def _read_regular(descriptor: int, path: Path, size: int) -> bytes:
+    """All of a regular file of just this size."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise EngineDamaged(f"{path}: is no regular file")
+    if found.st_size != size:
+        raise EngineDamaged(f"{path}: has {found.st_size} bytes, its manifest says {size}")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(size)
