@@ -70,7 +70,9 @@ def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:
 
 def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: TensorRT) -> EngineIdentity:
     """What an engine of `graph` has to be made from today."""
-    _, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
+    record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
+    if record.variant != "fp32":
+        raise InputError(f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export")
     return EngineIdentity(
         graph=graph,
         onnx=onnx,

@@ -37,6 +37,7 @@ class OnnxNetworks(GraphNetworks):
         places = tensor_places(folder)
         self._sessions = {name: open_graph(folder, name, threads, export_command(folder)) for name in GRAPHS}
         records = {name: graph_record(folder, name, session, export_command(folder)) for name, session in self._sessions.items()}
+        _check_variant(folder, records)
         check_weights(folder, records, export_command(folder))
         _check_sizes(folder, config, self._sessions["text"])
         super().__init__(config, records["text"].tap_layers, records["action"].flow_steps)
@@ -107,6 +108,15 @@ def open_graph(folder: Path, name: str, threads: int, remedy: str) -> onnxruntim
 def graph_record(folder: Path, name: str, session: onnxruntime.InferenceSession, remedy: str) -> GraphRecord:
     metadata = session.get_modelmeta().custom_metadata_map
     return GraphRecord.from_metadata(metadata, str(folder / f"{name}.onnx"), remedy)
+
+
+def _check_variant(folder: Path, records: dict[str, GraphRecord]) -> None:
+    """Graphs in half precision are for engines: their cache is another type than that of this runtime."""
+    for name, record in records.items():
+        if record.variant in ("fp16", "bf16"):
+            raise InputError(
+                f"{folder / name}.onnx: is in {record.variant}, which is for GPUs; take the fp32 export, or int8"
+            )
 
 
 def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession) -> None:
