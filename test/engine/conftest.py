@@ -204,3 +204,9 @@ def make_networks(sessions, device):
 def host_context(device):
     """`host_context(bindings, profile)`: takes what it is given or refuses it, computes nothing."""
     return lambda bindings, profile: HostContext(None, bindings, profile, device)
+
+
+@pytest.fixture(scope="session")
+def host_device():
+    """One for tests that make many caches."""
+    return HostDevice()
