@@ -9,9 +9,7 @@ not.
 
 import contextlib
 import hashlib
-import json
 import logging
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -35,6 +33,7 @@ from specdrive_ros.runtime.bindings import (
     text_inputs,
     text_outputs,
 )
+from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
 from specdrive_ros.runtime.graphs import ActionStep, TextGraph, VisionGraph, default_tap_layers
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.onnx_networks import OnnxNetworks
@@ -104,18 +103,6 @@ def export_checkpoint(
             f"allowed is {failed[0].tolerance:.0e}"
         )
     return comparisons
-
-
-def copy_checkpoint(config: TargetConfig, folder: Path) -> None:
-    """Configs, tokenizer, weights and backbone of a checkpoint into another folder; its graphs stay."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (*config.folder.glob("*.json"), *config.folder.glob("*.y*ml"), *weights_files(config.folder)):
-        shutil.copy2(path, folder)
-    released = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    name = Path(released["vlm_name_or_path"])
-    if not name.is_absolute() and ".." not in name.parts:
-        ignored = shutil.ignore_patterns("*.safetensors", "*.bin", "*.onnx*")
-        shutil.copytree(config.backbone_folder, folder / name, dirs_exist_ok=True, ignore=ignored)
 
 
 def compare(reference: TargetNetworks, networks: TargetNetworks) -> list[Comparison]:

@@ -5,6 +5,7 @@ matrix products of vision and text with ONNX Runtime's own tools; the action hea
 What a variant costs in accuracy is measured by `evaluation/variant_accuracy.py`. Needs onnx; driving does not.
 """
 
+import logging
 import os
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.engine.precision import HALF, to_precision
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import ACTION_STEP, GRAPHS
+from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
 from specdrive_ros.runtime.onnx_networks import export_command
 from specdrive_ros.runtime.weights_file import weights_files
 from specdrive_ros.target.config import TargetConfig
@@ -37,8 +39,6 @@ def write_variant(
 
     Raises `InputError` for a model that is not exported or is a variant itself, and for the model's own folder.
     """
-    from specdrive_ros.runtime.export import copy_checkpoint
-
     if variant not in VARIANTS:
         raise InputError(f"precision {variant!r}: should be one of {', '.join(VARIANTS)}")
     if folder.resolve() == model.resolve():
@@ -87,7 +87,8 @@ def _quantised(path: Path, folder: Path, variant: str) -> onnx.ModelProto:
         folded = Path(unfinished) / path.name
         _fold(path, folded)
         made = Path(unfinished) / "quantised.onnx"
-        _quantise_int8(folded, made) if variant == "int8" else _quantise_int4(folded, made)
+        with _quiet_tools():
+            _quantise_int8(folded, made) if variant == "int8" else _quantise_int4(folded, made)
         graph = onnx.load(str(made))
     data = f"{path.stem}.onnx.data"
     (folder / data).unlink(missing_ok=True)
@@ -126,6 +127,17 @@ def _quantise_int4(folded: Path, made: Path) -> None:
     quantiser = MatMulNBitsQuantizer(model, block_size=INT4_BLOCK, is_symmetric=True, accuracy_level=4)
     quantiser.process()
     quantiser.model.save_model_to_file(str(made), use_external_data_format=True)
+
+
+@contextmanager
+def _quiet_tools():
+    """ONNX Runtime's tools log a line a node, and advice on graphs that are not ours."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(previous)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from specdrive_ros.engine.axes import ENGINE_GRAPHS, Range
 from specdrive_ros.engine.building import Listener, build_model
 from specdrive_ros.engine.faults import EngineMismatch
 from specdrive_ros.engine.graph_file import read_record
+from specdrive_ros.engine.manifest import write_manifest
 from specdrive_ros.engine.profile import find_profile
 from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.store import EngineStore
@@ -95,15 +96,21 @@ def test_nothing_is_built_twice(built, rtx):
     assert not any(one.built for one in again)
 
 
-@pytest.fixture
-def small(rtx, tmp_path):
-    """A copy of mini, a profile with one graph of it, and a store: for changes."""
-    model = tmp_path / "mini"
-    shutil.copytree(MINI, model)
+@pytest.fixture(scope="module")
+def small_once(rtx, tmp_path_factory):
+    store = EngineStore(tmp_path_factory.mktemp("small") / "engines")
     profile = replace(find_profile("rtx-ada"), graphs={"action_step": ({"S": Range(1, 16, 32)},)}, precision="fp32")
-    store = EngineStore(tmp_path / "engines")
-    build_model(model, profile, store, rtx)
-    return model, profile, store
+    build_model(MINI, profile, store, rtx)
+    return profile, store
+
+
+@pytest.fixture
+def small(small_once, tmp_path):
+    """A copy of mini, a profile with one graph of it, and a store: for changes."""
+    profile, store = small_once
+    shutil.copytree(MINI, tmp_path / "mini")
+    shutil.copytree(store.folder, tmp_path / "engines")
+    return tmp_path / "mini", profile, EngineStore(tmp_path / "engines")
 
 
 def test_one_weight_changed(small, rtx):
@@ -196,8 +203,10 @@ def test_command_line(small, capsys, tmp_path):
 def test_verify_says_what_changed(small, capsys):
     model, _, store = small
     (model / "action_step.onnx").write_bytes((MINI / "vision.onnx").read_bytes())
-    assert main(["engine", "verify", str(store.folder)]) == 1
+    assert main(["engine", "verify", str(store.folder)]) == 0
+    assert main(["engine", "verify", str(store.folder), "--model", str(model)]) == 1
     assert "onnx:" in capsys.readouterr().out
-    shutil.rmtree(model)
+    entry = replace(store.entries()[0], model=str(model / "gone"))
+    write_manifest(store.folder, [entry])
     assert main(["engine", "verify", str(store.folder)]) == 0
     assert "is not here; name the model with --model" in capsys.readouterr().out
