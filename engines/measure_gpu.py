@@ -79,11 +79,15 @@ class Layer(nn.Module):
         causal: of a prompt, whose attention then takes the fast way that knows no masks."""
         tokens = x.shape[0]
         source = F.rms_norm(x if joined is None else joined, self.norm.shape, self.norm)
-        query, key, value = self.qkv(source).view(tokens, -1, self.head).split([self.heads, self.kv_heads, self.kv_heads], 1)
+        query, key, value = (
+            self.qkv(source).view(tokens, -1, self.head).split([self.heads, self.kv_heads, self.kv_heads], 1)
+        )
         cache[0, :, start : start + tokens] = key.transpose(0, 1)
         cache[1, :, start : start + tokens] = value.transpose(0, 1)
         keys, values = (cache[index, None, :, : start + tokens] for index in (0, 1))
-        mixed = F.scaled_dot_product_attention(query.transpose(0, 1)[None], keys, values, mask, is_causal=causal, enable_gqa=True)
+        mixed = F.scaled_dot_product_attention(
+            query.transpose(0, 1)[None], keys, values, mask, is_causal=causal, enable_gqa=True
+        )
         x = x + self.out(mixed[0].transpose(0, 1).reshape(tokens, -1))
         gate, up = self.gate_up(F.rms_norm(x, self.norm2.shape, self.norm2)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
@@ -116,8 +120,12 @@ class Stages:
             s = shape
             self.text = nn.ModuleList(Layer(s.hidden, s.inner, s.heads, s.kv_heads, s.head) for _ in range(s.layers))
             self.head = nn.Linear(s.hidden, s.vocabulary, bias=False)
-            self.vision = nn.ModuleList(Block(s.vision_hidden, s.vision_inner, s.vision_heads) for _ in range(s.vision_layers))
-            self.merge = nn.Sequential(nn.Linear(4 * s.vision_hidden, 4 * s.vision_hidden), nn.GELU(), nn.Linear(4 * s.vision_hidden, s.hidden))
+            self.vision = nn.ModuleList(
+                Block(s.vision_hidden, s.vision_inner, s.vision_heads) for _ in range(s.vision_layers)
+            )
+            self.merge = nn.Sequential(
+                nn.Linear(4 * s.vision_hidden, 4 * s.vision_hidden), nn.GELU(), nn.Linear(4 * s.vision_hidden, s.hidden)
+            )
             self.expert = nn.ModuleList(
                 Layer(s.expert_hidden, s.expert_inner, s.expert_heads, s.kv_heads, s.head) for _ in range(s.layers)
             )
@@ -125,7 +133,9 @@ class Stages:
             self.eagle = Layer(s.hidden, s.inner, s.heads, s.kv_heads, s.head, source=2 * s.hidden)
             self.eagle_head = nn.Linear(s.hidden, s.draft_words, bias=False)
             self.fuse = nn.Linear(3 * s.hidden, s.hidden, bias=False)
-            self.dflash = nn.ModuleList(Layer(s.hidden, s.inner, s.heads, s.kv_heads, s.head) for _ in range(s.dflash_layers))
+            self.dflash = nn.ModuleList(
+                Layer(s.hidden, s.inner, s.heads, s.kv_heads, s.head) for _ in range(s.dflash_layers)
+            )
         for name, part in vars(self).items():
             if isinstance(part, nn.Module):
                 setattr(self, name, self._real(part))
@@ -308,7 +318,11 @@ def all_stages(stages: Stages):
 def cycles(shape: Shape, rows: list[Row]) -> list[dict]:
     """A cycle put together from the stages, for each accepted length; a plain one decodes token by token."""
     ms = {row.stage: row.median_ms for row in rows}
-    needed = [f"vision {max(1, shape.images // 4)} images", f"prefill {shape.prompt}", f"action {shape.flow_steps} steps"]
+    needed = [
+        f"vision {max(1, shape.images // 4)} images",
+        f"prefill {shape.prompt}",
+        f"action {shape.flow_steps} steps",
+    ]
     fixed = [ms.get(name) for name in needed]
     drafts = {
         "dflash": (ms.get(f"dflash block {shape.block}"), ms.get(f"extend {shape.block}")),
@@ -318,7 +332,9 @@ def cycles(shape: Shape, rows: list[Row]) -> list[dict]:
     for name, (draft, verify) in drafts.items():
         for length in SPECULATED[1:]:
             passes = math.ceil(REASONED / length)
-            found.append({"draft": name, "accepted_length": length, "reasoning_ms": _times(passes, _sum(draft, verify))})
+            found.append(
+                {"draft": name, "accepted_length": length, "reasoning_ms": _times(passes, _sum(draft, verify))}
+            )
     for one in found:
         one["cycle_ms"] = _sum(*fixed, one["reasoning_ms"])
     return found
@@ -361,11 +377,19 @@ def as_markdown(document: dict) -> str:
     lines += ["| stage | median ms | p99 ms | least ms | CUDA graph | note |", "|---|---|---|---|---|---|"]
     for row in document["stages"]:
         graph = "yes" if row["cuda_graph"] else "no"
-        lines.append(f"| {row['stage']} | {show(row['median_ms'])} | {show(row['p99_ms'])} | {show(row['least_ms'])} | {graph} | {row['note']} |")
-    lines += ["", f"Cycles put together from these medians, {REASONED} tokens of reasoning, one new frame a camera:", ""]
+        lines.append(
+            f"| {row['stage']} | {show(row['median_ms'])} | {show(row['p99_ms'])} | {show(row['least_ms'])} | {graph} | {row['note']} |"
+        )
+    lines += [
+        "",
+        f"Cycles put together from these medians, {REASONED} tokens of reasoning, one new frame a camera:",
+        "",
+    ]
     lines += ["| draft | L | reasoning ms | cycle ms |", "|---|---|---|---|"]
     for one in document["cycles"]:
-        lines.append(f"| {one['draft']} | {one['accepted_length']:g} | {show(one['reasoning_ms'])} | {show(one['cycle_ms'])} |")
+        lines.append(
+            f"| {one['draft']} | {one['accepted_length']:g} | {show(one['reasoning_ms'])} | {show(one['cycle_ms'])} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -381,7 +405,13 @@ def main() -> int:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(0)
     begun, shape, dtype = time.monotonic(), SHAPES[args.shape], torch.bfloat16
-    document = {"version": 1, "device": describe(device), "shape_name": args.shape, "shape": asdict(shape), "dtype": "bfloat16"}
+    document = {
+        "version": 1,
+        "device": describe(device),
+        "shape_name": args.shape,
+        "shape": asdict(shape),
+        "dtype": "bfloat16",
+    }
     document["copy_gb_per_s"] = bandwidth(device)
     stages = Stages(shape, device, dtype)
     document["parameters"] = stages.parameters()
@@ -389,7 +419,11 @@ def main() -> int:
     for name, run in all_stages(stages):
         rows.append(measure(name, run, device, begun + BUDGET_S, args.seconds))
         print(f"{name:<20} {rows[-1].median_ms or math.nan:9.2f} ms  {rows[-1].note}", flush=True)
-        document |= {"stages": [asdict(row) for row in rows], "cycles": cycles(shape, rows), "seconds": round(time.monotonic() - begun, 1)}
+        document |= {
+            "stages": [asdict(row) for row in rows],
+            "cycles": cycles(shape, rows),
+            "seconds": round(time.monotonic() - begun, 1),
+        }
         (args.out / "measure_gpu.json").write_text(json.dumps(document, indent=1) + "\n")  # a stop loses one stage
     (args.out / "measure_gpu.md").write_text(as_markdown(document))
     return 0 if all(row.median_ms is not None for row in rows) else 1

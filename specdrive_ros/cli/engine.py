@@ -1,6 +1,7 @@
 """`specdrive engine build|list|inspect|verify|prune`: compiled engines of a model for a device, and whether they fit.
 
-Thin: arguments in, lines or one JSON document out. Building is in `engine/building.py`, the folder in `engine/store.py`.
+Thin: arguments in, lines or one JSON document out. Building is in `engine/building.py`, the folder of engines in
+`engine/store.py`.
 """
 
 import json
@@ -16,7 +17,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="build|list|inspect|verify|prune")
     build = kinds.add_parser("build", help="compile the graphs of a model for a device", epilog=EXAMPLE)
     build.add_argument("--profile", required=True, metavar="P", help="a file, or a name of engines/profiles/")
-    build.add_argument("--model", default="mini", metavar="M", help="a model's name or folder, or a draft's folder (default %(default)s)")
+    build.add_argument(
+        "--model",
+        default="mini",
+        metavar="M",
+        help="a model's name or folder, or a draft's folder (default %(default)s)",
+    )
     build.add_argument("--out", type=Path, metavar="DIR", help="where engines go (default: engines/built/MODEL)")
     build.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     for name, help in (
@@ -26,8 +32,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         ("prune", "remove engines that are damaged or do not fit, and files that no manifest names"),
     ):
         kind = kinds.add_parser(name, help=help, epilog=f"example: specdrive engine {name} engines/built/mini")
-        kind.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="folder of engines (default: engines/built/MODEL)")
-        kind.add_argument("--model", metavar="M", help="the model to compare with (default: the one each was built from)")
+        kind.add_argument(
+            "folder", type=Path, nargs="?", metavar="DIR", help="folder of engines (default: engines/built/MODEL)"
+        )
+        kind.add_argument(
+            "--model", metavar="M", help="the model to compare with (default: the one each was built from)"
+        )
         if name == "inspect":
             kind.add_argument("--graph", metavar="G", help="only the engines of this graph")
         kind.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
@@ -80,7 +90,9 @@ def verify(args: Namespace) -> int:
 
     store = _store(args)
     verdicts = judge(store, _model_folder(args.model) if args.model else None)
-    rows = [row_of(v.entry) | {"fits": v.fits, "faults": list(v.faults), "unchecked": list(v.unchecked)} for v in verdicts]
+    rows = [
+        row_of(v.entry) | {"fits": v.fits, "faults": list(v.faults), "unchecked": list(v.unchecked)} for v in verdicts
+    ]
     lines = [f"{'ok   ' if row['fits'] else 'FAULT'}  {line_of(row)}" + _reasons(row) for row in rows]
     _print(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines or [f"{store.folder}: no engines"])
     return 0 if all(verdict.fits for verdict in verdicts) else 1

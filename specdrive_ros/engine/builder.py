@@ -89,7 +89,9 @@ def _set_targets(tensorrt: TensorRT, config, targets: tuple[str, ...]) -> None:
     known = capabilities(tensorrt.module)
     unknown = [target for target in targets if target != CURRENT and target not in known]
     if unknown:
-        raise InputError(f"targets: {unknown[0]} is not known to {tensorrt.name} {tensorrt.version}; it knows {', '.join(sorted(known))}")
+        raise InputError(
+            f"targets: {unknown[0]} is not known to {tensorrt.name} {tensorrt.version}; it knows {', '.join(sorted(known))}"
+        )
     members = tensorrt.module.ComputeCapability
     config.num_compute_capabilities = len(targets)
     for index, target in enumerate(targets):
@@ -106,7 +108,9 @@ def _optimisation_profile(builder, network, graph: str, ranges: Ranges):
 
 
 def _tensors(network, mode: str) -> list:
-    count, get = (network.num_inputs, network.get_input) if mode == "input" else (network.num_outputs, network.get_output)
+    count, get = (
+        (network.num_inputs, network.get_input) if mode == "input" else (network.num_outputs, network.get_output)
+    )
     return [get(index) for index in range(count)]
 
 

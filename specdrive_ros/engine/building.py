@@ -15,10 +15,11 @@ from specdrive_ros.engine.faults import EngineFault, EngineMissing
 from specdrive_ros.engine.graph_file import graph_identity_parts
 from specdrive_ros.engine.identity import EngineIdentity
 from specdrive_ros.engine.manifest import Entry
-from specdrive_ros.engine.profile import CURRENT, BuildProfile
+from specdrive_ros.engine.profile import CURRENT, BuildProfile, find_profile
 from specdrive_ros.engine.store import EngineStore
-from specdrive_ros.engine.tensorrt import TensorRT
+from specdrive_ros.engine.tensorrt import TensorRT, find_tensorrt
 from specdrive_ros.errors import InputError
+from specdrive_ros.model_settings import find_model
 
 TIMING_CACHE = "timing.cache"
 
@@ -54,6 +55,16 @@ def build_model(
         identity = wanted_identity(folder, graph, profile, tensorrt)
         outcomes.append(_obtain(folder, identity, profile, store, tensorrt, listener))
     return outcomes
+
+
+def build_for_model(model: str, profile: str, say: Callable[[str], None]) -> list[GraphOutcome]:
+    """`engine build` for a model and a profile by name or path, into the default folder; `say` hears of each graph."""
+    from specdrive_ros.engine.serving import default_engines
+
+    chosen, folder = find_profile(profile), find_model(model).checkpoint
+    listener = Listener(lambda graph, why: say(f"building {graph}: {why}"))
+    store = EngineStore(default_engines(folder))
+    return build_model(folder, chosen, store, find_tensorrt(chosen.builder), listener)
 
 
 def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:

@@ -152,7 +152,9 @@ class CudaDevice:
     def download(self, target: int, source: int, size: int) -> None:
         self._call("cuMemcpyDtoHAsync_v2", target, source, size, self.stream)
 
-    def copy_blocks(self, target: int, target_pitch: int, source: int, source_pitch: int, width: int, count: int) -> None:
+    def copy_blocks(
+        self, target: int, target_pitch: int, source: int, source_pitch: int, width: int, count: int
+    ) -> None:
         """`count` blocks of `width` bytes on the device, their starts `pitch` bytes apart. They must not overlap."""
         copy = _Copy2D(
             srcMemoryType=_ON_DEVICE, srcDevice=source, srcPitch=source_pitch,

@@ -50,7 +50,9 @@ def _judge_one(store: EngineStore, entry: Entry, folder: Path | None, device: De
             unchecked.append(f"graph and weights: {model} is not here; name the model with --model")
             onnx, weights = identity.onnx, identity.weights
         else:
-            _, onnx, weights = graph_identity_parts(model / f"{identity.graph}.onnx", export_remedy(model, identity.graph))
+            _, onnx, weights = graph_identity_parts(
+                model / f"{identity.graph}.onnx", export_remedy(model, identity.graph)
+            )
         faults += identity.differences(todays(identity, onnx, weights, device))
     except InputError as error:
         faults.append(str(error))

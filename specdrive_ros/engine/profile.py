@@ -67,7 +67,9 @@ def find_profile(profile: str | Path) -> BuildProfile:
         candidates = [root / PROFILES / f"{profile}.yaml" for root in data_roots()]
         named = next((each for each in candidates if each.is_file()), None)
         if named is None:
-            raise InputError(f"profile {str(profile)!r}: no such file, nor a name; known names: {', '.join(profile_names())}")
+            raise InputError(
+                f"profile {str(profile)!r}: no such file, nor a name; known names: {', '.join(profile_names())}"
+            )
         path = named
     return read_profile(path)
 
@@ -110,7 +112,9 @@ def _graphs(content: object) -> dict[str, tuple[Ranges, ...]]:
 
 def _ranges_of(graph: str, profiles: object) -> tuple[Ranges, ...]:
     _one_of("graphs", graph, tuple(AXES))
-    _require(isinstance(profiles, list) and bool(profiles), graph, "a list of mappings from letters to ranges", profiles)
+    _require(
+        isinstance(profiles, list) and bool(profiles), graph, "a list of mappings from letters to ranges", profiles
+    )
     return tuple(_ranges(graph, one) for one in profiles)
 
 

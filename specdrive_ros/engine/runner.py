@@ -30,7 +30,9 @@ Call = Mapping[str, Tensor]  # one run of the engine: every input and output
 class EngineRunner:
     """Runs calls of one engine on a device's stream; `contexts` has one execution context for each profile."""
 
-    def __init__(self, name: str, contexts: Sequence, bindings: Sequence[Binding], device: Device, use_graphs: bool = True):
+    def __init__(
+        self, name: str, contexts: Sequence, bindings: Sequence[Binding], device: Device, use_graphs: bool = True
+    ):
         self.name, self.bindings = name, {binding.name: binding for binding in bindings}
         self._contexts, self._device = contexts, device
         self.capture_fault = "" if use_graphs else "switched off"

@@ -20,6 +20,7 @@ from specdrive_ros.engine.tensorrt import find_tensorrt, first_error, make_logge
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import EXPORT_VERSION, GraphRecord
 
+ENGINES_VARIABLE = "SPECDRIVE_ENGINES"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +35,10 @@ class ServedEngine:
 
 
 def default_engines(folder: Path) -> Path:
-    """Where engines of a model are built and looked for: in the checkout, or in the user's cache without one."""
+    """Where engines of a model are built and looked for: the folder SPECDRIVE_ENGINES names, else one for each model
+    in the checkout, or in the user's cache without one."""
+    if chosen := os.environ.get(ENGINES_VARIABLE):
+        return Path(chosen)
     name = folder.resolve().name
     if (CHECKOUT / "pyproject.toml").is_file():
         return CHECKOUT / "engines" / "built" / name
@@ -64,9 +68,7 @@ def serve(store: EngineStore, folder: Path, graph: str, device: DeviceInfo) -> S
     return ServedEngine(stored.entry, record, stored.content)
 
 
-def todays(
-    identity: EngineIdentity, onnx: str, weights: dict[str, str], device: DeviceInfo | None
-) -> EngineIdentity:
+def todays(identity: EngineIdentity, onnx: str, weights: dict[str, str], device: DeviceInfo | None) -> EngineIdentity:
     """The identity as it would be if it were built today for the GPU at hand; without one its target stands."""
     return replace(
         identity,
@@ -117,7 +119,11 @@ def check_bindings(trt, made, entry: Entry) -> None:
     names = [made.get_tensor_name(index) for index in range(made.num_io_tensors)]
     modes = {trt.TensorIOMode.INPUT: "input", trt.TensorIOMode.OUTPUT: "output"}
     found = {
-        name: (modes[made.get_tensor_mode(name)], dtype_name(made.get_tensor_dtype(name)), tuple(made.get_tensor_shape(name)))
+        name: (
+            modes[made.get_tensor_mode(name)],
+            dtype_name(made.get_tensor_dtype(name)),
+            tuple(made.get_tensor_shape(name)),
+        )
         for name in names
     }
     wanted = {binding.name: (binding.mode, binding.dtype, binding.shape) for binding in entry.bindings}

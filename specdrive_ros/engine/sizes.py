@@ -31,7 +31,8 @@ def ranges_of(identity_profile: str) -> tuple[Ranges, ...]:
 
 
 def fit(graph: str, profiles: tuple[Ranges, ...], sizes: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-    """(optimisation profile, padded sizes): the one that wastes least. Raises `InputError` where none is large enough."""
+    """(optimisation profile, padded sizes): the one that wastes least. Raises `InputError` where none is large enough.
+    """
     fitting = []
     for index, ranges in enumerate(profiles):
         if all(size <= ranges[letter].largest for letter, size in sizes.items()):

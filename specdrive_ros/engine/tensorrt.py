@@ -45,7 +45,11 @@ def find_tensorrt(wanted: str = "auto") -> TensorRT:
         try:
             return TensorRT(name, _import(name))
         except ImportError as error:
-            reasons.append(f"{name} is not installed ({_REMEDY[name]})" if _is_absent(error, name) else f"{name} does not load ({error})")
+            reasons.append(
+                f"{name} is not installed ({_REMEDY[name]})"
+                if _is_absent(error, name)
+                else f"{name} does not load ({error})"
+            )
     raise InputError(f"TensorRT: {'; '.join(reasons)}")
 
 
@@ -82,7 +86,7 @@ def make_logger(trt: ModuleType, keep: list[str]):
 
 
 def capabilities(trt: ModuleType) -> dict[str, object]:
-    """"8.9" -> the module's name for it; empty where it builds for the GPU at hand only."""
+    """ "8.9" -> the module's name for it; empty where it builds for the GPU at hand only."""
     members = getattr(trt, "ComputeCapability", None)
     if members is None:
         return {}

@@ -55,7 +55,8 @@ class VariantAccuracy:
         plan = self.plan_m
         return [
             f"{self.cycles} cycles, {self.tokens} tokens compared with the model as it is",
-            f"logit error      mean {self.mean_logit_error:.4f}  max {self.logit_error:.4f}  (logits spread {self.logit_spread:.2f})",
+            f"logit error      mean {self.mean_logit_error:.4f}  max {self.logit_error:.4f}  "
+            f"(logits spread {self.logit_spread:.2f})",
             f"token agreement  {self.token_agreement:.2%}; same reasoning in {self.same_reasoning:.0%} of cycles",
             f"plan difference  median {100 * np.median(plan):.1f} cm  p90 {100 * np.percentile(plan, 90):.1f} cm  "
             f"max {100 * plan.max():.1f} cm",

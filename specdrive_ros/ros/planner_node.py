@@ -20,7 +20,7 @@ from rclpy.duration import Duration
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from std_msgs.msg import String
 
-from specdrive_ros.errors import InputError
+from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.msg import CycleStats, Reasoning, Trajectory
 from specdrive_ros.observation.observation import Observation
 from specdrive_ros.observation.refusal import Refusal
@@ -49,6 +49,7 @@ TOPIC_SUFFIX = {"raw": "image", "compressed": "image/compressed"}
 PARAMETERS = (
     ParameterSpec("model", "mini", "name or folder of the checkpoint"),
     ParameterSpec("runtime", "onnxruntime", "where the networks run", choices=("onnxruntime", "torch", "tensorrt")),
+    ParameterSpec("build_engines_only", "", "a build profile's name or file: build the model's engines for it and exit"),
     ParameterSpec("draft", "none", "what speeds the reasoning up: none, or drafts joined by +"),
     ParameterSpec("cameras", [], "cameras in the prompt's order, empty for the model's own"),
     ParameterSpec("image_transport", "raw", "raw Image or CompressedImage", choices=tuple(TOPIC_SUFFIX)),
@@ -82,6 +83,22 @@ def load_planner(settings: dict) -> Planner:
         draft=settings["draft"],
         **limit,
     )
+
+
+def build_engines_and_exit(node: LifecycleNode, settings: dict) -> None:
+    """Where the settings ask for it: builds and ends the process, 0 done, 1 the work failed; InputError is raised."""
+    if not settings["build_engines_only"]:
+        return
+    from specdrive_ros.engine.building import build_for_model
+
+    log = node.get_logger().info
+    try:
+        outcomes = build_for_model(settings["model"], settings["build_engines_only"], log)
+    except WorkFailed as error:
+        node.get_logger().error(f"engines: {error}")
+        raise SystemExit(1) from None
+    log(f"engines: {sum(one.built for one in outcomes)} built, {sum(not one.built for one in outcomes)} up to date")
+    raise SystemExit(0)
 
 
 class PlannerNode(LifecycleNode):
@@ -221,6 +238,7 @@ class PlannerNode(LifecycleNode):
 
     def autostart(self) -> None:
         """Configures and activates where the parameter says so; a failure leaves the node retryable."""
+        build_engines_and_exit(self, read(self, PARAMETERS))
         if read(self, PARAMETERS)["autostart"]:
             if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
                 self.trigger_activate()

@@ -7,7 +7,6 @@ waits once. The action head's steps follow each other on the device. Engines com
 **Never run on a GPU so far.** What is tested: the same code against ONNX Runtime, with the host's memory for a device.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -38,7 +37,6 @@ from specdrive_ros.runtime.onnx_networks import EMBEDDING
 from specdrive_ros.runtime.weights_file import tensor_places
 from specdrive_ros.target.config import TargetConfig
 
-ENGINES_VARIABLE = "SPECDRIVE_ENGINES"  # folder of engines; default: engines/built/ of the checkout
 _ROWS_STEP = 128  # a cache's capacity is a multiple, so that a bucket of rows never reaches behind it
 Shapes = dict[str, tuple[int, ...]]
 
@@ -67,7 +65,7 @@ class TensorRtNetworks(GraphNetworks):
     def load(cls, folder: str | Path, *, threads: int = 1) -> "TensorRtNetworks":
         """Raises `InputError` where a GPU, the module or a fitting engine is missing; `threads` mean nothing here."""
         folder, device = Path(folder), CudaDevice()
-        store = EngineStore(os.environ.get(ENGINES_VARIABLE) or default_engines(folder))
+        store = EngineStore(default_engines(folder))
         engines = {name: open_contexts(serve(store, folder, name, device.info)) for name in ENGINE_GRAPHS}
         return cls(folder, engines, device)
 
@@ -240,7 +238,8 @@ def _exactly(graph: str, profiles: tuple[Ranges, ...], sizes: dict[str, int]) ->
         if all(size in ranges[letter] for letter, size in sizes.items()):
             return index
     built = "; ".join(
-        ", ".join(f"{letter} {ranges[letter].least} … {ranges[letter].largest}" for letter in sizes) for ranges in profiles
+        ", ".join(f"{letter} {ranges[letter].least} … {ranges[letter].largest}" for letter in sizes)
+        for ranges in profiles
     )
     asked = ", ".join(f"{letter} = {size}" for letter, size in sizes.items())
     raise InputError(f"the {graph} engine was built for {built}, this pass has {asked}; build it for that")

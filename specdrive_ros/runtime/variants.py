@@ -32,9 +32,7 @@ _QUANTISED = ("vision", "text")
 _KEEP_OUTSIDE = 1024  # bytes; larger weights go into a file beside the graph
 
 
-def write_variant(
-    model: Path, folder: Path, variant: str, on_graph: Callable[[str], None] = lambda name: None
-) -> None:
+def write_variant(model: Path, folder: Path, variant: str, on_graph: Callable[[str], None] = lambda name: None) -> None:
     """Writes `model`'s checkpoint files and its graphs in `variant` into another folder.
 
     Raises `InputError` for a model that is not exported or is a variant itself, and for the model's own folder.
@@ -73,6 +71,8 @@ def _write_graph(model: Path, folder: Path, name: str, variant: str) -> None:
         return
     onnx.helper.set_model_props(graph, replace(record, variant=variant).to_metadata())
     onnx.save_model(graph, str(folder / path.name))
+    for written in folder.glob(f"{name}.onnx*"):
+        written.chmod(0o644)  # onnx keeps data files to their owner
 
 
 def _copy_data(model: Path, folder: Path, name: str) -> None:
@@ -122,9 +122,11 @@ def _quantise_int8(folded: Path, made: Path) -> None:
 
 def _quantise_int4(folded: Path, made: Path) -> None:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+    from onnxruntime.quantization.onnx_model import ONNXModel
 
-    model = onnx.load(str(folded))
-    quantiser = MatMulNBitsQuantizer(model, block_size=INT4_BLOCK, is_symmetric=True, accuracy_level=4)
+    model = ONNXModel(onnx.load(str(folded)))
+    model.replace_gemm_with_matmul()  # a product with a bias or a transposition is passed over otherwise
+    quantiser = MatMulNBitsQuantizer(model.model, block_size=INT4_BLOCK, is_symmetric=True, accuracy_level=4)
     quantiser.process()
     quantiser.model.save_model_to_file(str(made), use_external_data_format=True)
 
@@ -147,7 +149,7 @@ def emulated(model: Path, precision: str):
     Any CPU runs them: what a half precision costs is measured without a GPU.
     """
     check_plain(model, GRAPHS)
-    with tempfile.TemporaryDirectory(prefix=".emulated-", dir=model.parent if os.access(model.parent, os.W_OK) else None) as unfinished:
+    with tempfile.TemporaryDirectory(prefix="specdrive-emulated-") as unfinished:
         folder = Path(unfinished)
         for path in (*model.glob("*.json"), *model.glob("*.y*ml"), *weights_files(model), *model.glob("*.onnx.data")):
             _link(path, folder / path.name)
@@ -161,7 +163,7 @@ def emulated(model: Path, precision: str):
 
 
 def _link(source: Path, target: Path) -> None:
-    """Weights are not copied where the file system can help it."""
+    """Weights are copied only where the temporary folder is on another file system."""
     try:
         os.link(source.resolve(), target)
     except OSError:

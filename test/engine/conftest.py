@@ -9,7 +9,6 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import onnxruntime
 import pytest
 
@@ -131,9 +130,7 @@ class HostContext:
     def _run(self, shapes, addresses) -> None:
         if self.session is None:
             return
-        inputs = {
-            name: self._array(name, addresses[name], shape).copy() for name, shape in shapes.items()
-        }
+        inputs = {name: self._array(name, addresses[name], shape).copy() for name, shape in shapes.items()}
         names = [name for name, binding in self.bindings.items() if binding.mode == "output"]
         for name, value in zip(names, self.session.run(names, inputs), strict=True):
             self._array(name, addresses[name], value.shape)[...] = value

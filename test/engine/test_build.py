@@ -64,7 +64,10 @@ def test_what_it_binds_is_the_binding_table(built):
     text = bindings["text"]
     assert text["past_0"].dtype == text["new_7"].dtype == "float16"
     assert text["hidden"].dtype == text["logits"].dtype == "float32" and text["logit_rows"].dtype == "int64"
-    assert text["past_7"].profiles == (((1, 2, 2, 32), (256, 2, 2, 32), (512, 2, 2, 32)), ((0, 2, 2, 32), (0, 2, 2, 32), (128, 2, 2, 32)))
+    assert text["past_7"].profiles == (
+        ((1, 2, 2, 32), (256, 2, 2, 32), (512, 2, 2, 32)),
+        ((0, 2, 2, 32), (0, 2, 2, 32), (128, 2, 2, 32)),
+    )
     assert text["mask"].profiles[0] == ((1, 2), (16, 272), (64, 576))
     assert bindings["action_step"]["time"].shape == (1, 1, 1) and bindings["action_step"]["time"].profiles == ()
     assert bindings["vision"]["patches"].profiles == (((1, 16, 1536), (1, 60, 1536), (16, 1024, 1536)),)
@@ -76,7 +79,10 @@ def test_a_cycle_fits_what_the_compiled_engines_say_of_themselves(built, device,
         one.entry.identity.graph: ServedEngine(
             one.entry,
             read_record(MINI / f"{one.entry.identity.graph}.onnx", ""),
-            contexts=[host_context(one.entry.bindings, index) for index in range(len(built[1].graphs[one.entry.identity.graph]))],
+            contexts=[
+                host_context(one.entry.bindings, index)
+                for index in range(len(built[1].graphs[one.entry.identity.graph]))
+            ],
         )
         for one in built[2]
     }

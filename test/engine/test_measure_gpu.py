@@ -15,7 +15,9 @@ SCRIPT = data_roots()[0] / "engines" / "measure_gpu.sh"
 def run(out, shape):
     variables = {**os.environ, "OUT": str(out), "SHAPE": shape, "PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
     variables["OMP_NUM_THREADS"] = "1"
-    return subprocess.run(["bash", SCRIPT, "--seconds", "0.01"], env=variables, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        ["bash", SCRIPT, "--seconds", "0.01"], env=variables, capture_output=True, text=True, timeout=300
+    )
 
 
 def test_smallest_shape(tmp_path):

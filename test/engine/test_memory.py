@@ -53,7 +53,11 @@ def test_cache_keeps_what_the_hosts_cache_keeps(host_device, start, accepted):
         np.testing.assert_array_equal(kept, plain.rows[layer, : plain.length])
 
 
-@given(st.lists(st.tuples(st.sampled_from(["float32", "float16", "int64"]), st.integers(0, 300), st.integers(1, 7)), max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["float32", "float16", "int64"]), st.integers(0, 300), st.integers(1, 7)), max_size=6
+    )
+)
 def test_tensors_do_not_share_bytes(tensors):
     named = {str(index): (dtype, (rows, columns)) for index, (dtype, rows, columns) in enumerate(tensors)}
     layout, end = lay_out(named), 0
@@ -63,7 +67,9 @@ def test_tensors_do_not_share_bytes(tensors):
     assert layout.size >= end
 
 
-@given(letter=st.sampled_from("TSR"), size=st.integers(0, 5000), least=st.integers(0, 64), largest=st.integers(64, 5000))
+@given(
+    letter=st.sampled_from("TSR"), size=st.integers(0, 5000), least=st.integers(0, 64), largest=st.integers(64, 5000)
+)
 def test_a_bucket_holds_its_size(letter, size, least, largest):
     within = Range(least, least, largest)
     size = min(size, largest)
@@ -98,7 +104,9 @@ def test_the_profile_that_wastes_least(sizes, index, padded):
 
 @pytest.mark.parametrize("sizes", [{"T": 65, "S": 200, "R": 1}, {"T": 1, "S": 513, "R": 1}, {"T": 1, "S": 0, "R": 65}])
 def test_no_profile_is_large_enough(sizes):
-    with pytest.raises(InputError, match="the text engine was built for .* at most, this pass has .* build it for more"):
+    with pytest.raises(
+        InputError, match="the text engine was built for .* at most, this pass has .* build it for more"
+    ):
         fit("text", PROFILES, sizes)
 
 

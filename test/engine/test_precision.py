@@ -32,7 +32,9 @@ def inputs_of(session, sizes, kinds):
     for value in session.get_inputs():
         shape = [size if isinstance(size, int) else sizes[value.name][axis] for axis, size in enumerate(value.shape)]
         kind = kinds[value.type]
-        values[value.name] = np.zeros(shape, kind) if kind == np.int64 else (random.standard_normal(shape) / 2).astype(kind)
+        values[value.name] = (
+            np.zeros(shape, kind) if kind == np.int64 else (random.standard_normal(shape) / 2).astype(kind)
+        )
     return values
 
 
@@ -46,7 +48,9 @@ def test_types_of_the_text_graph():
     types = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.output)}
     half, full = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
     for name, found in types.items():
-        wanted = half if name.startswith(("past_", "new_")) else onnx.TensorProto.INT64 if name == "logit_rows" else full
+        wanted = (
+            half if name.startswith(("past_", "new_")) else onnx.TensorProto.INT64 if name == "logit_rows" else full
+        )
         assert found == wanted, name
     inferred = onnx.shape_inference.infer_shapes(to_precision(load("text"), "bf16"), strict_mode=True).graph
     kinds = {value.name: value.type.tensor_type.elem_type for value in (*inferred.value_info, *inferred.output)}

@@ -47,7 +47,10 @@ def test_schema_says_what_the_code_says():
     [
         ({"builder": "trtexec"}, "builder must be one of auto, tensorrt, tensorrt_rtx, got 'trtexec'"),
         ({"precision": "int3"}, "precision must be one of fp32, fp16, bf16, got 'int3'"),
-        ({"targets": [8.9]}, 'targets must be a list of compute capabilities such as "8.9", or only "current", got [8.9]'),
+        (
+            {"targets": [8.9]},
+            'targets must be a list of compute capabilities such as "8.9", or only "current", got [8.9]',
+        ),
         ({"targets": []}, "targets must be"),
         ({"targets": ["current", "8.9"]}, "targets must be"),
         ({"targets": ["8.9", "8.9"]}, "targets must be"),

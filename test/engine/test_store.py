@@ -296,7 +296,9 @@ def test_reading_while_another_process_writes(store):
 def test_two_writers(store):
     paths = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     program = [sys.executable, "-c", WRITER, str(store.folder)]
-    writers = [subprocess.Popen(program, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL) for _ in "ab"]
+    writers = [
+        subprocess.Popen(program, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL) for _ in "ab"
+    ]
     assert [writer.wait(120) for writer in writers] == [0, 0]
     assert store.load(TEXT).entry.model == "59" and store.load(VISION).content == CONTENT[::-1]
     assert not [path for path in store.folder.iterdir() if path.name.startswith(".unfinished-")]

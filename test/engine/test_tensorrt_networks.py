@@ -31,7 +31,9 @@ def rows_of(cache) -> np.ndarray:
     """[L, length, 2, H, D] of either cache."""
     if hasattr(cache, "rows"):
         return cache.rows[:, : cache.length].copy()
-    layers = [array_at(cache.past(cache.length).layer(k), (cache.length, 2, 2, 32), np.float32) for k in range(cache.layers)]
+    layers = [
+        array_at(cache.past(cache.length).layer(k), (cache.length, 2, 2, 32), np.float32) for k in range(cache.layers)
+    ]
     return np.stack([layer.copy() for layer in layers])
 
 
@@ -51,7 +53,9 @@ def exercise(networks) -> dict[str, np.ndarray]:
     cache = networks.new_cache(300)
     for cycle in range(2):  # the same addresses again: captured graphs are replayed
         cache.truncate(0)
-        features = networks.encode_images(random.standard_normal((120, 1536)).astype(np.float32), np.array([[2, 6, 10]]))
+        features = networks.encode_images(
+            random.standard_normal((120, 1536)).astype(np.float32), np.array([[2, 6, 10]])
+        )
         out[f"{cycle} features"], out[f"{cycle} levels"] = features.embeddings, features.deepstack
         prompt = networks.embed(random.integers(0, 700, 141))
         deepstack = random.standard_normal((2, 141, 192)).astype(np.float32)
@@ -70,7 +74,9 @@ def exercise(networks) -> dict[str, np.ndarray]:
         out[f"{cycle} block"] = networks.extend(block, text_positions(cache.length, 16, 3), cache).logits
         cache.truncate(cache.length - 7)
         noise = random.standard_normal((64, 2)).astype(np.float32)
-        out[f"{cycle} action"] = networks.act(noise, text_positions(cache.length, 64, 3), cache, visible=cache.length - 2)
+        out[f"{cycle} action"] = networks.act(
+            noise, text_positions(cache.length, 64, 3), cache, visible=cache.length - 2
+        )
         out[f"{cycle} cache"] = rows_of(cache)
     return out
 
@@ -127,7 +133,9 @@ def test_nothing_is_allocated_once_a_cycle_was_run(make_networks, device):
     def cycle():
         cache.truncate(0)
         for tokens in (100, 1, 7, 1, 16):
-            networks.extend(networks.embed(np.arange(tokens)), text_positions(cache.length, tokens, 0), cache, logit_rows=[0])
+            networks.extend(
+                networks.embed(np.arange(tokens)), text_positions(cache.length, tokens, 0), cache, logit_rows=[0]
+            )
         networks.act(np.zeros((64, 2), np.float32), text_positions(9, 64, 0), cache, visible=cache.length)
 
     cycle()
@@ -171,7 +179,9 @@ def test_cache_that_is_full(make_networks):
 def test_prompt_longer_than_the_engines(make_networks):
     networks = make_networks()
     with pytest.raises(InputError, match="the text engine was built for T <= 512.* this pass has T = 513"):
-        networks.extend(networks.embed(np.zeros(513, int)), text_positions(0, 513, 0), networks.new_cache(600), logit_rows=[0])
+        networks.extend(
+            networks.embed(np.zeros(513, int)), text_positions(0, 513, 0), networks.new_cache(600), logit_rows=[0]
+        )
 
 
 def test_image_the_engine_was_not_built_for(make_networks):

@@ -46,7 +46,11 @@ def test_quantised_weights_are_small(quantised):
 
 def test_a_variant_says_what_it_is(quantised):
     kind, folder = quantised
-    assert [read_record(folder / f"{name}.onnx", "").variant for name in ("vision", "text", "action")] == [kind, kind, "fp32"]
+    assert [read_record(folder / f"{name}.onnx", "").variant for name in ("vision", "text", "action")] == [
+        kind,
+        kind,
+        "fp32",
+    ]
     with pytest.raises(InputError, match=f"is in {kind}; start from the fp32 export"):
         write_variant(folder, folder.with_name("again"), "int8")
 
