@@ -90,7 +90,8 @@ def _set_targets(tensorrt: TensorRT, config, targets: tuple[str, ...]) -> None:
     unknown = [target for target in targets if target != CURRENT and target not in known]
     if unknown:
         raise InputError(
-            f"targets: {unknown[0]} is not known to {tensorrt.name} {tensorrt.version}; it knows {', '.join(sorted(known))}"
+            f"targets: {unknown[0]} is not known to {tensorrt.name} {tensorrt.version}; "
+            f"it knows {', '.join(sorted(known))}"
         )
     members = tensorrt.module.ComputeCapability
     config.num_compute_capabilities = len(targets)
