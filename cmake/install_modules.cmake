@@ -7,6 +7,7 @@ install(DIRECTORY specdrive_ros DESTINATION "${PYTHON_INSTALL_DIR}"
   PATTERN "__pycache__" EXCLUDE
   PATTERN "*.pyc" EXCLUDE)
 install(DIRECTORY config launch models DESTINATION "share/${PROJECT_NAME}")
+install(DIRECTORY engines DESTINATION "share/${PROJECT_NAME}" PATTERN "built" EXCLUDE)
 
 # An executable script `name` in `folder` that calls main() of a module.
 function(install_entry_point name module folder)

@@ -27,5 +27,6 @@ COMMANDS = {
     "bench": Command("measure ways of decoding against plain decoding, in one run"),
     "ablate": Command("the paper's tables: drafts trained, measured and looked into, with intervals", extra="train"),
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
+    "engine": Command("compile graphs for a device; list, inspect, verify, prune what was compiled", extra="tensorrt-rtx"),
     "golden": Command("compare this implementation with reference numbers", extra="train"),
 }

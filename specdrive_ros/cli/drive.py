@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specdrive_ros.ros.drive_listener import DriveCycle, DriveListener
 
 EXAMPLE = "example: specdrive drive --scenario lead_vehicle traffic_light --repeat 3 --seed 100"
-RUNTIMES = ("onnxruntime", "torch")
+RUNTIMES = ("onnxruntime", "torch", "tensorrt")
 SUMMARY, REPORT, RECORDING = "summary.json", "report.html", "drive.mcap"
 LONGEST_S, LONGEST_LATENCY_MS = 3600.0, 1000.0
 LEAST_DEADLINE_MS, LONGEST_DEADLINE_MS = 1.0, 60_000.0

@@ -24,6 +24,17 @@ def add_arguments(parser):
         help="layers whose inputs drafts read (default 2 n/2 n-3)",
     )
     parser.add_argument("--target", metavar="TARGET", help="MODEL is a draft folder, for this target")
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "fp16", "bf16", "int8", "int4"),
+        default="fp32",
+        metavar="P",
+        help="fp16, bf16 (for GPUs), int8, int4 (weights, for CPUs): rewrites MODEL's fp32 graphs into DIR and "
+        "prints what it costs (default %(default)s)",
+    )
+    parser.add_argument(
+        "--cycles", type=int, default=20, metavar="N", help="with --precision: cycles to compare (default %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
 
@@ -31,6 +42,8 @@ def run(args) -> int:
     """Raises InputError for a model that cannot be read, WorkFailed for graphs that differ from PyTorch."""
     from specdrive_ros.errors import InputError
 
+    if args.precision != "fp32":
+        return _write_variant(args)
     try:
         comparisons = _export_draft(args) if args.target else _export_target(args)
     except OSError as error:
@@ -61,6 +74,50 @@ def _export_draft(args) -> list:
 
     text = TargetConfig.load(find_model(args.target).checkpoint).text
     return export_draft(args.model, args.folder, text, on_graph=_say)
+
+
+def _write_variant(args) -> int:
+    """Graphs in another precision, and what they cost in accuracy on cycles of the embedded world."""
+    from specdrive_ros.cli.progress import progress
+    from specdrive_ros.errors import InputError
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.runtime.variants import write_variant
+
+    if args.cycles < 1 or args.target or args.tap_layers:
+        raise InputError("--precision: --cycles must be at least 1; --target and --tap-layers belong to an fp32 export")
+    settings = find_model(args.model)
+    try:
+        write_variant(settings.checkpoint, args.folder, args.precision, _say)
+    except OSError as error:
+        raise InputError(f"{args.folder}: cannot be written ({error.strerror or error})") from None
+    with progress("cycles", args.cycles) as bar:
+        accuracy = variant_accuracy(settings, args.folder, args.precision, args.cycles, bar.advance)
+    if args.json:
+        document = {"version": 1, "folder": str(args.folder), "precision": args.precision}
+        json.dump(document | {"graphs": graph_sizes(args.folder), "accuracy": accuracy.as_document()}, sys.stdout, indent=1)
+        print()
+    else:
+        for name, size in graph_sizes(args.folder).items():
+            print(f"{args.folder / name}  {size / 1000:.0f} kB")
+        print("\n".join(accuracy.lines()))
+    return 0
+
+
+def variant_accuracy(settings, folder: Path, precision: str, cycles: int, on_cycle):
+    """fp16 and bf16 are emulated: rounded where the graphs round, computed in fp32."""
+    from contextlib import nullcontext
+
+    from specdrive_ros.cycle import Planner
+    from specdrive_ros.evaluation.variant_accuracy import measure_accuracy
+    from specdrive_ros.runtime.onnx_networks import OnnxNetworks
+    from specdrive_ros.runtime.variants import emulated
+    from specdrive_ros.target.tokens import TargetTokenizer
+
+    model = settings.checkpoint
+    with emulated(model, precision) if precision in ("fp16", "bf16") else nullcontext(folder) as runnable:
+        pair = [OnnxNetworks(each, threads=1) for each in (model, runnable)]
+        reference, variant = (Planner(settings, each, TargetTokenizer.load(each.config)) for each in pair)
+        return measure_accuracy(reference, variant, cycles, on_cycle=on_cycle)
 
 
 def _say(name: str) -> None:

@@ -28,6 +28,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.observation.observation import Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.ros import qos
+from specdrive_ros.ros.build_engines import build_engines_and_exit
 from specdrive_ros.ros.diagnostics import ERROR, OK, WARN, Health, diagnostic_array, signature
 from specdrive_ros.ros.inbox import Inbox
 from specdrive_ros.ros.odometry_source import check_odometry_source
@@ -214,6 +215,7 @@ class PlannerNode(LifecycleNode):
 
     def autostart(self) -> None:
         """Configures and activates where the parameter says so; a failure leaves the node retryable."""
+        build_engines_and_exit(self, read(self, PARAMETERS))
         if read(self, PARAMETERS)["autostart"]:
             if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
                 self.trigger_activate()

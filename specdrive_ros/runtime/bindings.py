@@ -17,6 +17,10 @@ them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R,
 | action | noise | [W, 2] | | action | [W, 2] |
 | | cos, sin | [W, D] | | | |
 | | past_0 … past_L-1 | [S, 2, H, D], rows the waypoints may see | | | |
+| action_step | as action, and time after noise | [1, 1, 1], flow time | | action | [W, 2], one step later |
+
+`action` holds every Euler step in one graph, for ONNX Runtime; `action_step` one of them, for engines: they run it
+step after step without leaving the device, and unrolled it takes minutes to compile.
 
 Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` those it can say:
 
@@ -39,6 +43,7 @@ from specdrive_ros.errors import InputError
 
 EXPORT_VERSION = 1
 GRAPHS = ("vision", "text", "action")
+ACTION_STEP = "action_step"
 HIDDEN = -1e9  # what the mask adds to a score that must not count; finite, so that no engine makes NaN of it
 
 VISION_INPUTS = ("patches", "grid_rows", "grid_weights", "cos", "sin")
@@ -78,6 +83,11 @@ def action_inputs(layers: int) -> list[str]:
     return ["noise", "cos", "sin", *past_names(layers)]
 
 
+def action_step_inputs(layers: int) -> list[str]:
+    noise, *others = action_inputs(layers)
+    return [noise, "time", *others]
+
+
 @dataclass(frozen=True)
 class GraphRecord:
     """What an exported graph says about itself in its metadata.
@@ -85,6 +95,7 @@ class GraphRecord:
     tap_layers:   hidden states in the text graph's `taps`, or those that a draft's graph reads
     flow_steps:   Euler steps in the action graph, 0 in a draft's
     weights:      weights file -> sha256 of the checkpoint it was exported from
+    variant:      fp32 as exported, else the precision or quantisation it was rewritten to
     """
 
     graph: str
@@ -92,6 +103,7 @@ class GraphRecord:
     flow_steps: int
     weights: dict[str, str]
     version: int = EXPORT_VERSION
+    variant: str = "fp32"
 
     def to_metadata(self) -> dict[str, str]:
         return {_METADATA_KEY: json.dumps(asdict(self), sort_keys=True)}

@@ -1,4 +1,4 @@
-"""Exports a checkpoint's three networks as ONNX graphs that hold no weights of their own.
+"""Exports a checkpoint's networks as ONNX graphs that hold no weights of their own.
 
 After `torch.onnx.export` every initializer whose bytes are a tensor of the checkpoint becomes a reference
 into `model.safetensors` (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes,
@@ -9,12 +9,10 @@ not.
 
 import contextlib
 import hashlib
-import json
 import logging
-import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +25,15 @@ from torch.export import Dim
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.runtime.bindings import (
     ACTION_OUTPUTS,
-    GRAPHS,
+    ACTION_STEP,
     VISION_INPUTS,
     VISION_OUTPUTS,
     GraphRecord,
-    action_inputs,
+    action_step_inputs,
     text_inputs,
     text_outputs,
 )
+from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
 from specdrive_ros.runtime.graphs import ActionStep, TextGraph, VisionGraph, default_tap_layers
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.onnx_networks import OnnxNetworks
@@ -73,7 +72,7 @@ def export_checkpoint(
     flow_steps: int = FLOW_STEPS,
     on_graph: Callable[[str], None] = lambda name: None,
 ) -> list[Comparison]:
-    """Write `vision.onnx`, `text.onnx`, `action.onnx` of a checkpoint folder into `folder`, compare them.
+    """Write the graphs of a checkpoint folder into `folder`, compare them with PyTorch.
 
     Another folder than `model` gets a copy of the checkpoint first. `on_graph` hears of each graph before it
     is made. Raises `WorkFailed` where a graph differs from PyTorch over the tolerance.
@@ -93,6 +92,10 @@ def export_checkpoint(
         record = GraphRecord(name, tap_layers, flow_steps, hashes)
         onnx.helper.set_model_props(graph, record.to_metadata())
         save_graph(graph, folder, name)
+        if name == ACTION_STEP:  # of one trace both: the step alone, and all steps
+            unroll(graph, "noise", "time", flow_times(flow_steps)[:-1])
+            onnx.helper.set_model_props(graph, replace(record, graph="action").to_metadata())
+            save_graph(graph, folder, "action")
     comparisons = compare(TorchNetworks(target, tap_layers, flow_steps), OnnxNetworks(folder, threads=1))
     if failed := [c for c in comparisons if not c.passed]:
         raise WorkFailed(
@@ -100,18 +103,6 @@ def export_checkpoint(
             f"allowed is {failed[0].tolerance:.0e}"
         )
     return comparisons
-
-
-def copy_checkpoint(config: TargetConfig, folder: Path) -> None:
-    """Configs, tokenizer, weights and backbone of a checkpoint into another folder; its graphs stay."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (*config.folder.glob("*.json"), *config.folder.glob("*.y*ml"), *weights_files(config.folder)):
-        shutil.copy2(path, folder)
-    released = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    name = Path(released["vlm_name_or_path"])
-    if not name.is_absolute() and ".." not in name.parts:
-        ignored = shutil.ignore_patterns("*.safetensors", "*.bin", "*.onnx*")
-        shutil.copytree(config.backbone_folder, folder / name, dirs_exist_ok=True, ignore=ignored)
 
 
 def compare(reference: TargetNetworks, networks: TargetNetworks) -> list[Comparison]:
@@ -181,18 +172,12 @@ def _tracers(
             dynamic,
         )
 
-    def action() -> onnx.ModelProto:
-        noise, *others = action_inputs(layers)
-        step = trace_graph(
-            ActionStep(target, flow_steps),
-            _action_example(config),
-            [noise, "time", *others],
-            ACTION_OUTPUTS,
-            ({}, {}, {}, {}, each_past),
-        )
-        return unroll(step, noise, "time", flow_times(flow_steps)[:-1])
+    def action_step() -> onnx.ModelProto:
+        dynamic = ({}, {}, {}, {}, each_past)
+        names = action_step_inputs(layers)
+        return trace_graph(ActionStep(target, flow_steps), _action_example(config), names, ACTION_OUTPUTS, dynamic)
 
-    return dict(zip(GRAPHS, (vision, text, action), strict=True))
+    return {"vision": vision, "text": text, ACTION_STEP: action_step}
 
 
 def unroll(step: onnx.ModelProto, state: str, time: str, times: np.ndarray) -> onnx.ModelProto:

@@ -72,7 +72,7 @@ class GraphNetworks(ABC):
             additive_mask(mask, tokens, cached),
             deepstack,
             rows,
-            cache.rows[:, :cached],
+            cache.past(cached),
             new,
         )
         cache.advance(tokens)
@@ -80,7 +80,7 @@ class GraphNetworks(ABC):
 
     def act(self, noise, position_ids, cache, *, visible) -> np.ndarray:
         cos, sin = rotary_tables(position_ids, self.config.text)
-        return self.run_action(noise, cos, sin, cache.rows[:, :visible])
+        return self.run_action(noise, cos, sin, cache.past(visible))
 
     def _tables_of_image(self, rows: int, columns: int) -> tuple[np.ndarray, ...]:
         """grid_rows, grid_weights, cos, sin; few sizes ever occur, so they are kept."""

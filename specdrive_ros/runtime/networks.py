@@ -54,6 +54,10 @@ class KeyValueCache:
     def capacity(self) -> int:
         return self.rows.shape[1]
 
+    def past(self, length: int) -> np.ndarray:
+        """The first `length` rows of every layer, to be read."""
+        return self.rows[:, :length]
+
     def reserve(self, tokens: int) -> np.ndarray:
         """The rows [L, tokens, 2, H, D] behind the cached ones, to be written; `advance` keeps them.
 

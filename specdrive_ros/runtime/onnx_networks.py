@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import (
     ACTION_OUTPUTS,
@@ -37,6 +38,7 @@ class OnnxNetworks(GraphNetworks):
         folder = Path(folder)
         config = TargetConfig.load(folder)
         places = tensor_places(folder)
+        _check_variant(folder)
         self._sessions = {name: open_graph(folder, name, threads, export_command(folder)) for name in GRAPHS}
         records = {name: graph_record(folder, name, session, export_command(folder)) for name, session in self._sessions.items()}
         check_weights(folder, records, export_command(folder))
@@ -109,6 +111,17 @@ def open_graph(folder: Path, name: str, threads: int, remedy: str) -> onnxruntim
 def graph_record(folder: Path, name: str, session: onnxruntime.InferenceSession, remedy: str) -> GraphRecord:
     metadata = session.get_modelmeta().custom_metadata_map
     return GraphRecord.from_metadata(metadata, str(folder / f"{name}.onnx"), remedy)
+
+
+def _check_variant(folder: Path) -> None:
+    """Graphs in half precision are for engines: their cache is another type than that of this runtime."""
+    for path in (folder / f"{name}.onnx" for name in GRAPHS):
+        try:
+            variant = read_record(path, "").variant
+        except InputError:
+            continue  # said better when the graph is opened
+        if variant in ("fp16", "bf16"):
+            raise InputError(f"{path}: is in {variant}, which is for GPUs; take the fp32 export, or int8")
 
 
 def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession) -> None:

@@ -9,6 +9,11 @@ from specdrive_ros.runtime.networks import TargetNetworks
 RUNTIMES = {
     "onnxruntime": ("specdrive_ros.runtime.onnx_networks", "OnnxNetworks", "pip install onnxruntime"),
     "torch": ("specdrive_ros.runtime.torch_networks", "TorchNetworks", "pip install 'specdrive_ros[train]'"),
+    "tensorrt": (
+        "specdrive_ros.runtime.tensorrt_networks",
+        "TensorRtNetworks",
+        "pip install 'specdrive_ros[tensorrt-rtx]'",
+    ),
 }
 
 

@@ -1,0 +1,145 @@
+"""`manifest.json` of a folder of engines: what each is, how it is checked, what it binds.
+
+An entry is sealed: a hash over all the rest of it, so that an entry edited by hand, or one whose file was swapped
+with another's, is found out before the engine is touched. The seal is no signature: who may write to the folder
+may run code as whoever loads from it. Reads and writes entries, no engines.
+"""
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from specdrive_ros.engine.faults import EngineDamaged
+from specdrive_ros.engine.identity import EngineIdentity, digest_of
+from specdrive_ros.errors import InputError
+
+MANIFEST = "manifest.json"
+VERSION = 1
+ENGINE_FILE = re.compile(r"[a-z0-9_]+-[0-9a-f]{16}\.engine")
+_SIZE_LIMIT = 16 * 2**20  # bytes
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One input or output of an engine as the builder's network describes it.
+
+    mode:     input or output
+    dtype:    float32, float16, bfloat16 or int64
+    shape:    -1 where it varies
+    profiles: least, best and largest shape for each optimisation profile; empty for an output or a fixed shape
+    """
+
+    name: str
+    mode: str
+    dtype: str
+    shape: tuple[int, ...]
+    profiles: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "Binding":
+        profiles = tuple(tuple(tuple(shape) for shape in ranges) for ranges in values["profiles"])
+        return cls(values["name"], values["mode"], values["dtype"], tuple(values["shape"]), profiles)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One engine.
+
+    file, size, sha256: of the engine's file
+    model:              folder of the checkpoint it was built from
+    built_at, build_s:  when (UTC, ISO 8601) and how long it took
+    bindings:           its inputs and outputs
+    """
+
+    identity: EngineIdentity
+    file: str
+    size: int
+    sha256: str
+    model: str
+    built_at: str
+    build_s: float
+    bindings: tuple[Binding, ...] = ()
+
+    def to_dict(self) -> dict:
+        values = json.loads(json.dumps(asdict(self)))
+        values["key"] = self.identity.key
+        return values | {"seal": digest_of(values)}
+
+    @classmethod
+    def from_dict(cls, values: object) -> "Entry":
+        """Raises ValueError saying what is wrong with the entry."""
+        if not isinstance(values, dict):
+            raise ValueError("an entry must be a mapping")
+        rest = {name: value for name, value in values.items() if name not in ("seal", "key")}
+        try:
+            identity = EngineIdentity.from_dict(rest.pop("identity"))
+            bindings = tuple(map(Binding.from_dict, rest.pop("bindings")))
+            entry = cls(identity=identity, bindings=bindings, **rest)
+            _check_types(entry)
+        except (KeyError, TypeError, InputError) as error:
+            raise ValueError(f"an entry is incomplete or has unknown parts ({error})") from None
+        if values.get("key") != identity.key or values.get("seal") != entry.to_dict()["seal"]:
+            raise ValueError(f"the entry of {entry.file} was changed after it was written")
+        return entry
+
+
+def _check_types(entry: Entry) -> None:
+    for name, kind in (("file", str), ("size", int), ("sha256", str), ("model", str), ("built_at", str)):
+        if type(getattr(entry, name)) is not kind:
+            raise TypeError(f"{name} must be {kind.__name__}")
+    if not ENGINE_FILE.fullmatch(entry.file):
+        raise TypeError(f"file {entry.file!r} is no name of an engine")
+
+
+def read_manifest(folder: Path) -> list[Entry]:
+    """The entries of a folder, none where there is no manifest.
+
+    Raises `EngineDamaged` for a manifest that cannot be read or in which any entry was changed.
+    """
+    path = folder / MANIFEST
+    try:
+        if path.stat().st_size > _SIZE_LIMIT:
+            raise ValueError(f"larger than {_SIZE_LIMIT} bytes")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not isinstance(content.get("engines"), list):
+            raise ValueError("it must be a mapping with a list `engines`")
+        if content.get("version") != VERSION:
+            raise ValueError(f"version {content.get('version')!r}, this package reads {VERSION}")
+        entries = [Entry.from_dict(each) for each in content["engines"]]
+        if len({entry.identity.key for entry in entries}) != len(entries):
+            raise ValueError("two entries have one key")
+        return entries
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise EngineDamaged(f"{path}: damaged ({reason}); no engine of it is loaded; build them again") from None
+
+
+def write_manifest(folder: Path, entries: list[Entry]) -> None:
+    """Replaces the manifest in one step: a reader sees the old or the new one."""
+    content = {"version": VERSION, "engines": [entry.to_dict() for entry in entries]}
+    replace_file(folder / MANIFEST, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Writes beside `path`, syncs, then takes its place. A crash leaves the old file."""
+    descriptor, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(unfinished, 0o644)
+        os.replace(unfinished, path)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # else a power cut may forget the new name
+    finally:
+        os.close(folder)

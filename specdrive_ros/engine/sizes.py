@@ -1,0 +1,47 @@
+"""Sizes that passes are rounded up to, so that one CUDA graph serves many lengths.
+
+A pass of T tokens behind S rows runs as a bucket of at least as many; a mask hides what was added. Few buckets
+mean few captured graphs, many mean little wasted work. Knows no engines.
+"""
+
+import json
+from collections.abc import Mapping
+
+from specdrive_ros.engine.axes import Range, Ranges
+from specdrive_ros.errors import InputError
+
+_TOKENS_STEP, _ROWS_STEP = 64, 128
+
+
+def bucket(letter: str, size: int, within: Range) -> int:
+    """The size that `size` is rounded up to: powers of two, then multiples of 64 (tokens) or 128 (cached rows)."""
+    if letter == "S":
+        rounded = -(-size // _ROWS_STEP) * _ROWS_STEP
+    elif size > _TOKENS_STEP:
+        rounded = -(-size // _TOKENS_STEP) * _TOKENS_STEP
+    else:
+        rounded = 1 << max(0, size - 1).bit_length() if size else 0
+    return min(max(rounded, within.least), within.largest)
+
+
+def ranges_of(identity_profile: str) -> tuple[Ranges, ...]:
+    """The ranges of each optimisation profile, from an engine's identity."""
+    shapes = json.loads(identity_profile)["shapes"]
+    return tuple({letter: Range(*sizes) for letter, sizes in one.items()} for one in shapes)
+
+
+def fit(graph: str, profiles: tuple[Ranges, ...], sizes: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    """(optimisation profile, padded sizes): the one that wastes least. Raises `InputError` where none is large enough.
+    """
+    fitting = []
+    for index, ranges in enumerate(profiles):
+        if all(size <= ranges[letter].largest for letter, size in sizes.items()):
+            padded = {letter: bucket(letter, size, ranges[letter]) for letter, size in sizes.items()}
+            fitting.append((sum(padded.values()), index, padded))
+    if fitting:
+        _, index, padded = min(fitting, key=lambda each: each[:2])
+        return index, padded
+    largest = {letter: max(ranges[letter].largest for ranges in profiles) for letter in sizes}
+    over = ", ".join(f"{letter} = {size}" for letter, size in sizes.items())
+    room = ", ".join(f"{letter} <= {size}" for letter, size in largest.items())
+    raise InputError(f"the {graph} engine was built for {room} at most, this pass has {over}; build it for more")

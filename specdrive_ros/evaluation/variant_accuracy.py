@@ -1,0 +1,104 @@
+"""What another precision of a model costs: the same cycles, the same words, compared with the model as it is.
+
+Logits are compared over the reference's own answer, so that one different word does not make all later ones
+incomparable; plans are compared with each model writing its own answer, as it would drive.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from specdrive_ros.cycle import Planner
+from specdrive_ros.decoding.choice import greedy
+from specdrive_ros.evaluation.decode_benchmark import observations
+from specdrive_ros.observation.observation import Observation
+from specdrive_ros.target.rope import text_positions
+
+
+@dataclass(frozen=True)
+class VariantAccuracy:
+    """cycles, tokens:  compared
+    logit_error:      largest difference of a logit, and mean_logit_error their mean
+    logit_spread:     standard deviation of the reference's logits, to judge them by
+    token_agreement:  share of tokens that the variant would choose too, given the reference's words before
+    same_reasoning:   share of cycles with the same words throughout
+    plan_m:           [cycles] largest distance of a waypoint from the reference's, metres
+    """
+
+    cycles: int
+    tokens: int
+    logit_error: float
+    mean_logit_error: float
+    logit_spread: float
+    token_agreement: float
+    same_reasoning: float
+    plan_m: np.ndarray
+
+    def as_document(self) -> dict:
+        plan = self.plan_m
+        return {
+            "cycles": self.cycles,
+            "tokens": self.tokens,
+            "logit_error": {"max": self.logit_error, "mean": self.mean_logit_error, "spread": self.logit_spread},
+            "token_agreement": self.token_agreement,
+            "same_reasoning": self.same_reasoning,
+            "plan_difference_m": {
+                "median": float(np.median(plan)),
+                "p90": float(np.percentile(plan, 90)),
+                "max": float(plan.max()),
+            },
+        }
+
+    def lines(self) -> list[str]:
+        plan = self.plan_m
+        return [
+            f"{self.cycles} cycles, {self.tokens} tokens compared with the model as it is",
+            f"logit error      mean {self.mean_logit_error:.4f}  max {self.logit_error:.4f}  "
+            f"(logits spread {self.logit_spread:.2f})",
+            f"token agreement  {self.token_agreement:.2%}; same reasoning in {self.same_reasoning:.0%} of cycles",
+            f"plan difference  median {100 * np.median(plan):.1f} cm  p90 {100 * np.percentile(plan, 90):.1f} cm  "
+            f"max {100 * plan.max():.1f} cm",
+        ]
+
+
+def measure_accuracy(
+    reference: Planner, variant: Planner, cycles: int, *, seed: int = 0, on_cycle: Callable[[], None] = lambda: None
+) -> VariantAccuracy:
+    """Both on `cycles` cycles of worlds that no training sees."""
+    errors, spreads, agreed, same, plans = [], [], [], [], []
+    for observation in islice(observations(reference, seed), cycles):
+        expected, found = reference.plan(observation), variant.plan(observation)
+        ours, theirs = (forced_logits(each, observation, expected.token_ids) for each in (reference, variant))
+        errors.append(np.abs(ours - theirs))
+        spreads.append(float(ours.std()))
+        agreed += [_choice(reference, a) == _choice(reference, b) for a, b in zip(ours, theirs, strict=True)]
+        same.append(found.token_ids == expected.token_ids)
+        plans.append(float(np.linalg.norm(found.xyz - expected.xyz, axis=1).max()))
+        on_cycle()
+    return VariantAccuracy(
+        cycles=len(same),
+        tokens=len(agreed),
+        logit_error=float(max(each.max() for each in errors)),
+        mean_logit_error=float(np.mean([each.mean() for each in errors])),
+        logit_spread=float(np.mean(spreads)),
+        token_agreement=float(np.mean(agreed)),
+        same_reasoning=float(np.mean(same)),
+        plan_m=np.array(plans),
+    )
+
+
+def forced_logits(planner: Planner, observation: Observation, token_ids: tuple[int, ...]) -> np.ndarray:
+    """[n, vocabulary] before each token of an answer that is given, whatever the model would have written."""
+    state = planner.perceive(observation, {})
+    forced = np.asarray(token_ids[:-1], np.int64)
+    if not len(forced):
+        return state.logits[None]
+    positions = text_positions(state.cache.length, len(forced), state.rope_delta)
+    output = planner.networks.extend(planner.networks.embed(forced), positions, state.cache)
+    return np.vstack([state.logits[None], output.logits])
+
+
+def _choice(planner: Planner, logits: np.ndarray) -> int:
+    return greedy(planner.rules.allowed(logits))

@@ -1,0 +1,209 @@
+"""A device that is the host's own memory, and execution contexts that ONNX Runtime runs: the TensorRT runtime's
+bindings, shapes, buffers and order of work are tested with them where there is no GPU.
+
+The device does nothing until it is waited for, as a stream may: whoever reads too early, or overwrites what was not
+copied yet, gets wrong numbers.
+"""
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from specdrive_ros.engine.axes import ENGINE_GRAPHS, profile_shapes
+from specdrive_ros.engine.graph_file import read_record
+from specdrive_ros.engine.identity import EngineIdentity
+from specdrive_ros.engine.manifest import Binding, Entry
+from specdrive_ros.engine.memory import ALIGNMENT, array_at
+from specdrive_ros.engine.profile import BuildProfile, find_profile
+from specdrive_ros.engine.serving import ServedEngine
+from specdrive_ros.engine.sizes import ranges_of
+
+MINI = Path(__file__).parents[2] / "models" / "mini"
+KINDS = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(float16)": "float16"}
+
+
+class HostDevice:
+    """`CudaDevice` over host memory. Work is queued and done by `synchronize`."""
+
+    stream = 7
+
+    def __init__(self):
+        self.blocks: dict[int, ctypes.Array] = {}  # aligned address -> what keeps it alive
+        self.sizes: dict[int, int] = {}
+        self.queue: list[Callable[[], None]] = []
+        self.graphs: list[list[Callable[[], None]]] = []
+        self.launches = self.synchronisations = self.uploads = 0
+
+    def use(self) -> None:
+        pass
+
+    def allocate(self, size: int) -> int:
+        return self._allocate(size, 0)
+
+    def allocate_pinned(self, size: int) -> int:
+        return self._allocate(size, 0xFF)  # no numbers until they are written
+
+    def _allocate(self, size: int, fill: int) -> int:
+        block = (ctypes.c_char * (size + ALIGNMENT))()
+        address = -(-ctypes.addressof(block) // ALIGNMENT) * ALIGNMENT
+        ctypes.memset(address, fill, size)
+        self.blocks[address], self.sizes[address] = block, size
+        return address
+
+    def free(self, address: int) -> None:
+        del self.blocks[address], self.sizes[address]
+
+    free_pinned = free
+
+    def check(self, address: int, size: int) -> None:
+        """Every access lies in one block."""
+        assert any(start <= address and address + size <= start + self.sizes[start] for start in self.blocks)
+
+    def upload(self, target: int, source: int, size: int) -> None:
+        self.uploads += 1
+        self._copy(target, source, size)
+
+    def download(self, target: int, source: int, size: int) -> None:
+        self._copy(target, source, size)
+
+    def _copy(self, target: int, source: int, size: int) -> None:
+        self.check(target, size)
+        self.check(source, size)
+        self.queue.append(lambda: ctypes.memmove(target, source, size))
+
+    def copy_blocks(self, target, target_pitch, source, source_pitch, width, count) -> None:
+        for index in range(count):
+            to, come = target + index * target_pitch, source + index * source_pitch
+            assert to + width <= come or come + width <= to, "copies overlap"
+            self._copy(to, come, width)
+
+    def synchronize(self) -> None:
+        self.synchronisations += 1
+        work, self.queue = self.queue, []
+        for each in work:
+            each()
+
+    def capture(self, enqueue) -> int:
+        kept, self.queue = self.queue, []
+        enqueue()
+        self.graphs.append(self.queue)
+        self.queue = kept
+        return len(self.graphs) - 1
+
+    def launch(self, captured: int) -> None:
+        self.launches += 1
+        self.queue += self.graphs[captured]
+
+    def drop(self, captured: int) -> None:
+        self.graphs[captured] = []
+
+
+class HostContext:
+    """An execution context: takes only shapes of its profile and addresses that are aligned and ours."""
+
+    def __init__(self, session, bindings, profile: int, device: HostDevice):
+        self.session, self.device, self.profile = session, device, profile
+        self.bindings = {binding.name: binding for binding in bindings}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.addresses: dict[str, int] = {}
+
+    def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
+        binding = self.bindings[name]
+        least, _, largest = binding.profiles[self.profile] if binding.profiles else (binding.shape,) * 3
+        self.shapes[name] = tuple(shape)
+        return len(shape) == len(least) and all(a <= b <= c for a, b, c in zip(least, shape, largest, strict=True))
+
+    def set_tensor_address(self, name: str, address: int) -> bool:
+        self.addresses[name] = address
+        return name in self.bindings and address % ALIGNMENT == 0
+
+    def execute_async_v3(self, stream: int) -> bool:
+        if stream != self.device.stream or self.addresses.keys() != self.bindings.keys():
+            return False
+        shapes, addresses = dict(self.shapes), dict(self.addresses)
+        self.device.queue.append(lambda: self._run(shapes, addresses))
+        return True
+
+    def _run(self, shapes, addresses) -> None:
+        if self.session is None:
+            return
+        inputs = {name: self._array(name, addresses[name], shape).copy() for name, shape in shapes.items()}
+        names = [name for name, binding in self.bindings.items() if binding.mode == "output"]
+        for name, value in zip(names, self.session.run(names, inputs), strict=True):
+            self._array(name, addresses[name], value.shape)[...] = value
+
+    def _array(self, name, address, shape):
+        array = array_at(address, shape, self.bindings[name].dtype)
+        if array.size:
+            self.device.check(address, array.nbytes)
+        return array
+
+
+def describe(session, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
+    """Inputs and outputs as the builder describes them."""
+    bindings = []
+    for mode, values in (("input", session.get_inputs()), ("output", session.get_outputs())):
+        for value in values:
+            shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
+            ranges = profile.graphs[graph] if mode == "input" and -1 in shape else ()
+            profiles = tuple(profile_shapes(graph, value.name, shape, one) for one in ranges)
+            bindings.append(Binding(value.name, mode, KINDS[value.type], shape, profiles))
+    return tuple(bindings)
+
+
+def open_session(graph: bytes | str) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    return onnxruntime.InferenceSession(graph, options)
+
+
+def host_engines(device: HostDevice, profile: BuildProfile, sessions: dict) -> dict[str, ServedEngine]:
+    """Engines of mini as the store would serve them."""
+    engines = {}
+    for graph in ENGINE_GRAPHS:
+        session = sessions[graph]
+        bindings = describe(session, graph, profile)
+        identity = EngineIdentity(graph, "", {}, "fp32", profile.identity_of(graph), "host", "1", "host")
+        contexts = [HostContext(session, bindings, i, device) for i in range(len(profile.graphs[graph]))]
+        entry = Entry(identity, f"{graph}-{'0' * 16}.engine", 1, "", "", "", 0.0, bindings)
+        assert len(ranges_of(identity.profile)) == len(contexts)
+        engines[graph] = ServedEngine(entry, read_record(MINI / f"{graph}.onnx", ""), contexts=contexts)
+    return engines
+
+
+@pytest.fixture(scope="session")
+def sessions():
+    return {graph: open_session(str(MINI / f"{graph}.onnx")) for graph in ENGINE_GRAPHS}
+
+
+@pytest.fixture
+def device():
+    return HostDevice()
+
+
+@pytest.fixture
+def make_networks(sessions, device):
+    """`make_networks()` -> mini on engines that ONNX Runtime runs in "device" memory."""
+
+    def make(profile: BuildProfile | None = None, **options):
+        from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
+
+        profile = profile or find_profile("rtx-ada")
+        return TensorRtNetworks(MINI, host_engines(device, profile, sessions), device, **options)
+
+    return make
+
+
+@pytest.fixture
+def host_context(device):
+    """`host_context(bindings, profile)`: takes what it is given or refuses it, computes nothing."""
+    return lambda bindings, profile: HostContext(None, bindings, profile, device)
+
+
+@pytest.fixture(scope="session")
+def host_device():
+    """One for tests that make many caches."""
+    return HostDevice()

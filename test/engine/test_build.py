@@ -1,0 +1,218 @@
+"""Every graph of mini compiled ahead of time for RTX 30, 40 and 50, with no GPU, and what the store makes of it."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from specdrive_ros.cli.main import main
+from specdrive_ros.engine.axes import ENGINE_GRAPHS, Range
+from specdrive_ros.engine.building import Listener, build_model
+from specdrive_ros.engine.faults import EngineMismatch
+from specdrive_ros.engine.graph_file import read_record
+from specdrive_ros.engine.manifest import write_manifest
+from specdrive_ros.engine.profile import find_profile
+from specdrive_ros.engine.serving import ServedEngine
+from specdrive_ros.engine.store import EngineStore
+from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
+from specdrive_ros.errors import InputError, WorkFailed
+from specdrive_ros.installation import data_roots
+from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
+from specdrive_ros.target.rope import text_positions
+
+MINI = data_roots()[0] / "models" / "mini"
+
+
+@pytest.fixture(scope="module")
+def rtx():
+    """TensorRT for RTX; absent only where there is no wheel of it, never where tests must not be missed."""
+    try:
+        return find_tensorrt(RTX)
+    except InputError as error:
+        if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
+            pytest.fail(f"the tests' environment must have it: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def built(rtx, tmp_path_factory):
+    """Engines of every graph for compute capabilities 8.6, 8.9 and 12.0, and what was heard while they were built."""
+    store, heard = EngineStore(tmp_path_factory.mktemp("built")), []
+    profile = find_profile("rtx-all")
+    listener = Listener(lambda graph, why: heard.append(graph), lambda phase, done, total: heard.append(phase))
+    return store, profile, build_model(MINI, profile, store, rtx, listener), heard
+
+
+def test_every_graph_compiles_for_every_generation(built):
+    store, profile, outcomes, heard = built
+    assert [one.entry.identity.graph for one in outcomes] == list(ENGINE_GRAPHS)
+    for one in outcomes:
+        assert one.built and "no engine of" in one.why
+        assert one.entry.identity.target == "sm_86+sm_89+sm_120"
+        content = store.load(one.entry.identity).content
+        assert len(content) == one.entry.size > 1_000_000
+    assert set(ENGINE_GRAPHS) < set(heard)  # and phases of the compiler
+
+
+def test_what_it_binds_is_the_binding_table(built):
+    bindings = {one.entry.identity.graph: {b.name: b for b in one.entry.bindings} for one in built[2]}
+    text = bindings["text"]
+    assert text["past_0"].dtype == text["new_7"].dtype == "float16"
+    assert text["hidden"].dtype == text["logits"].dtype == "float32" and text["logit_rows"].dtype == "int64"
+    assert text["past_7"].profiles == (
+        ((1, 2, 2, 32), (256, 2, 2, 32), (512, 2, 2, 32)),
+        ((0, 2, 2, 32), (0, 2, 2, 32), (128, 2, 2, 32)),
+    )
+    assert text["mask"].profiles[0] == ((1, 2), (16, 272), (64, 576))
+    assert bindings["action_step"]["time"].shape == (1, 1, 1) and bindings["action_step"]["time"].profiles == ()
+    assert bindings["vision"]["patches"].profiles == (((1, 16, 1536), (1, 60, 1536), (16, 1024, 1536)),)
+
+
+def test_a_cycle_fits_what_the_compiled_engines_say_of_themselves(built, device, host_context):
+    """Bindings as compiled, in half precision: every shape and address of a cycle is one the engines were built for."""
+    engines = {
+        one.entry.identity.graph: ServedEngine(
+            one.entry,
+            read_record(MINI / f"{one.entry.identity.graph}.onnx", ""),
+            contexts=[
+                host_context(one.entry.bindings, index)
+                for index in range(len(built[1].graphs[one.entry.identity.graph]))
+            ],
+        )
+        for one in built[2]
+    }
+    networks = TensorRtNetworks(MINI, engines, device)
+    cache = networks.new_cache(300)
+    assert cache.row_bytes == 2 * 2 * 32 * 2
+    networks.encode_images(np.zeros((4 * 60, 1536), np.float32), np.array([[4, 6, 10]]))
+    for tokens, rows in ((141, [140]), (1, None), (16, None), (60, None)):
+        embeddings = np.zeros((tokens, 192), np.float32)
+        networks.extend(embeddings, text_positions(cache.length, tokens, 0), cache, logit_rows=rows)
+    networks.act(np.zeros((64, 2), np.float32), text_positions(218, 64, 0), cache, visible=cache.length)
+
+
+def test_nothing_is_built_twice(built, rtx):
+    store, profile, _, _ = built
+    again = build_model(MINI, profile, store, rtx, Listener(lambda graph, why: pytest.fail(f"built {graph} again")))
+    assert not any(one.built for one in again)
+
+
+@pytest.fixture(scope="module")
+def small_once(rtx, tmp_path_factory):
+    store = EngineStore(tmp_path_factory.mktemp("small") / "engines")
+    profile = replace(find_profile("rtx-ada"), graphs={"action_step": ({"S": Range(1, 16, 32)},)}, precision="fp32")
+    build_model(MINI, profile, store, rtx)
+    return profile, store
+
+
+@pytest.fixture
+def small(small_once, tmp_path):
+    """A copy of mini, a profile with one graph of it, and a store: for changes."""
+    profile, store = small_once
+    shutil.copytree(MINI, tmp_path / "mini")
+    shutil.copytree(store.folder, tmp_path / "engines")
+    return tmp_path / "mini", profile, EngineStore(tmp_path / "engines")
+
+
+def test_one_weight_changed(small, rtx):
+    model, profile, store = small
+    content = bytearray((model / "model.safetensors").read_bytes())
+    content[-5] ^= 1
+    (model / "model.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="model.safetensors: is not the file action_step.onnx was exported from"):
+        build_model(model, profile, store, rtx)
+
+
+def test_graph_changed(small, rtx):
+    onnx = pytest.importorskip("onnx")
+    model, profile, store = small
+    graph = onnx.load(model / "action_step.onnx", load_external_data=False)
+    graph.doc_string = "changed"
+    onnx.save(graph, model / "action_step.onnx")
+    with pytest.raises(EngineMismatch, match="was built from something else: onnx: [0-9a-f]{12} -> [0-9a-f]{12}$"):
+        build_model(model, replace(profile, on_mismatch="refuse"), store, rtx)
+    (outcome,) = build_model(model, profile, store, rtx)
+    assert outcome.built and "onnx:" in outcome.why
+    assert not build_model(model, profile, store, rtx)[0].built
+
+
+def test_damaged_engine_is_built_again(small, rtx):
+    model, profile, store = small
+    path = store.folder / store.entries()[0].file
+    path.write_bytes(path.read_bytes()[:1000])
+    (outcome,) = build_model(model, profile, store, rtx)
+    assert outcome.built and "has 1000 bytes, its manifest says" in outcome.why
+    assert store.load(outcome.entry.identity)
+
+
+def test_another_version_of_the_module(small, rtx, monkeypatch):
+    model, profile, store = small
+    monkeypatch.setattr(rtx.module, "__version__", "9.9.9")
+    with pytest.raises(EngineMismatch, match=r"builder_version: [\d.]+ -> 9.9.9$"):
+        build_model(model, replace(profile, on_mismatch="refuse"), store, rtx)
+
+
+def test_unknown_capability(small, rtx):
+    model, profile, store = small
+    with pytest.raises(InputError, match="targets: 3.5 is not known to tensorrt_rtx .* it knows .*8.9"):
+        build_model(model, replace(profile, targets=("3.5",)), store, rtx)
+
+
+def test_gpu_at_hand_where_there_is_none(small, rtx):
+    from specdrive_ros.engine.cuda_driver import device_at_hand
+
+    try:
+        device_at_hand()
+    except InputError:
+        model, profile, store = small
+        with pytest.raises(InputError, match="engines run on a machine with an? NVIDIA GPU|finds no GPU"):
+            build_model(model, replace(profile, targets=("current",)), store, rtx)
+    else:
+        pytest.skip("there is a GPU here")
+
+
+def test_graph_that_does_not_compile(small, rtx, tmp_path):
+    from specdrive_ros.engine.builder import build_engine
+
+    _, profile, _ = small
+    with pytest.raises(WorkFailed) as caught:
+        build_engine(rtx, "action_step", b"no graph", tmp_path / "action_step.onnx", profile)
+    assert str(caught.value)
+
+
+def test_command_line(small, capsys, tmp_path):
+    model, _, store = small
+    assert main(["engine", "list", str(store.folder)]) == 0
+    assert "action_step" in capsys.readouterr().out
+    assert main(["engine", "verify", str(store.folder), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["engines"]
+    assert row["fits"] and row["faults"] == []
+    assert main(["engine", "inspect", str(store.folder), "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["engines"]
+    assert {binding["name"] for binding in entry["bindings"]} > {"noise", "time", "past_0", "action"}
+    path = store.folder / row["file"]
+    path.write_bytes(b"x" + path.read_bytes()[1:])
+    assert main(["engine", "verify", str(store.folder)]) == 1
+    assert "FAULT" in (out := capsys.readouterr().out) and "its sha256 differs" in out
+    assert main(["engine", "prune", str(store.folder)]) == 0
+    assert not path.exists()
+    assert main(["engine", "verify", str(store.folder)]) == 0
+    assert main(["engine", "inspect", str(store.folder)]) == 2
+    assert main(["engine", "list", str(tmp_path / "none")]) == 2
+
+
+def test_verify_says_what_changed(small, capsys):
+    model, _, store = small
+    (model / "action_step.onnx").write_bytes((MINI / "vision.onnx").read_bytes())
+    assert main(["engine", "verify", str(store.folder)]) == 0
+    assert main(["engine", "verify", str(store.folder), "--model", str(model)]) == 1
+    assert "onnx:" in capsys.readouterr().out
+    entry = replace(store.entries()[0], model=str(model / "gone"))
+    write_manifest(store.folder, [entry])
+    assert main(["engine", "verify", str(store.folder)]) == 0
+    assert "is not here; name the model with --model" in capsys.readouterr().out
