@@ -222,7 +222,7 @@ def lines_of_estimate(document: dict) -> str:
     for row in document["kinds"]:
         most = f", at most {row['cpu_minutes_at_most']:.0f}" if "cpu_minutes_at_most" in row else ""
         lines.append(
-            f"{row['kind']:8} {row['stage']:10} {row['cpu_s_per_step']:7.2f} s of processor each, {row['steps']} of them:"
+            f"{row['kind']:8} {row['stage']:10} {row['cpu_s_per_step']:7.2f} s of processor each, {row['steps']} times:"
             f" {row['cpu_minutes']:.0f} min{most}"
         )
     return "\n".join(

@@ -97,7 +97,7 @@ def plan_seconds(making: Making, cell: Cell) -> float:
 
 
 def _at_most(making: Making, step_s: float, plan_s: float) -> dict:
-    """A draft that has learnt nothing writes what cannot be closed and needs no plan; at most every rollout needs one."""
+    """A draft that learnt nothing writes what cannot be closed and needs no plan; at most each rollout needs one."""
     rollouts = making.aarl.samples * making.aarl.states * making.aarl.rollouts
     seconds = making.aarl.steps * (step_s + rollouts * plan_s)
     return {"cpu_s_per_plan": round(plan_s, 4), "cpu_minutes_at_most": round(seconds / 60, 1)}
