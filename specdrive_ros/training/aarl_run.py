@@ -104,13 +104,12 @@ class AarlRun:
         return replace(training, ahead=min(training.ahead, self.draft_config.block_size - 1))
 
     def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
-        shards, folder = open_shards(self.data / split), self.features / split
-        _, grid = frame_patches(shards[0].frames(0, 4), self.network)
-        samples, frames = (
-            SampleSet(shards, self.config, self.tokenizer, np.asarray(grid)),
-            FrameFeatures(self.network, shards),
-        )
+        folder = self.features / split
         settings = self._feature_settings(folder, self.count if split == "train" else max(1, self.count // 10))
+        shards = open_shards(self.data / split)
+        _, grid = frame_patches(shards[0].frames(0, 4), self.network)
+        samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
+        frames = FrameFeatures(self.network, shards)
         writer = FeatureWriter(self.network, samples, frames, self.rules, settings)
         with self.progress(f"states, {split}", min(settings.count, len(samples))) as bar:
             return writer.write(folder, bar), samples, frames
