@@ -218,11 +218,13 @@ def lines_of(document: dict, out: Path) -> str:
 
 
 def lines_of_estimate(document: dict) -> str:
-    lines = [
-        f"{row['kind']:8} {row['stage']:10} {row['cpu_s_per_step']:7.2f} s of processor a step, {row['steps']} steps: "
-        f"{row['cpu_minutes']:7.1f} min"
-        for row in document["kinds"]
-    ]
+    lines = []
+    for row in document["kinds"]:
+        most = f", at most {row['cpu_minutes_at_most']:.0f}" if "cpu_minutes_at_most" in row else ""
+        lines.append(
+            f"{row['kind']:8} {row['stage']:10} {row['cpu_s_per_step']:7.2f} s of processor each, {row['steps']} times:"
+            f" {row['cpu_minutes']:.0f} min{most}"
+        )
     return "\n".join(
         [*lines, f"{document['cells']} cells: {document['cpu_minutes']:.0f} min of processor, training alone"]
     )

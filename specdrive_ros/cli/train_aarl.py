@@ -59,7 +59,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--heading-scale",
         type=float,
-        default=0.1,
+        default=0.05,
         metavar="RAD",
         help="turn of the last heading that costs 1 (default %(default)s)",
     )

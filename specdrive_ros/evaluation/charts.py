@@ -11,7 +11,7 @@ import numpy as np
 
 from specdrive_ros.evaluation.plots import svg
 
-LEFT, WIDTH, ROW = 250, 1000, 22
+LEFT, WIDTH, ROW = 310, 1000, 22
 SHADES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#999999", "#56b4e9", "#d55e00")  # Okabe-Ito
 
 
@@ -74,7 +74,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], l
     """Shares that add up to one, side by side; those of a twelfth and more have their number in them."""
     parts, span = [], WIDTH - LEFT - 10
     for number, name in enumerate(names):
-        x = LEFT + number * 150
+        x = LEFT + number * 135
         parts.append(f'<rect x="{x}" y="2" width="12" height="12" style="fill:{SHADES[number]}"/>')
         parts.append(_text(x + 18, 12, name, "start"))
     for row, (name, shares) in enumerate(rows):
@@ -108,7 +108,10 @@ def heat(values: np.ndarray, rows: Sequence[str], columns: Sequence[str], label:
                 f'<rect x="{_n(LEFT + place * wide)}" y="{y}" width="{_n(wide - 1)}" height="{ROW - 1}" '
                 f'style="fill:{SHADES[0]};opacity:{strength:.2f}"/>'
             )
-            parts.append(_text(LEFT + (place + 0.5) * wide, y + 14, f"{value:.2f}".lstrip("0") or "0", "middle"))
+            ink = "#fff" if strength > 0.6 else "var(--ink)"  # readable on strong and on weak cells
+            number = f"{value:.2f}".lstrip("0")
+            middle = _n(LEFT + (place + 0.5) * wide)
+            parts.append(f'<text x="{middle}" y="{y + 14}" text-anchor="middle" style="fill:{ink}">{number}</text>')
     return svg(WIDTH, 24 + ROW * len(rows), parts, label)
 
 

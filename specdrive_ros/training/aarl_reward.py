@@ -41,7 +41,7 @@ class RewardScale:
     """
 
     ade_m: float = 1.0
-    heading_rad: float = 0.1
+    heading_rad: float = 0.05
     floor: float = -2.0
     length: float = 0.5
 

@@ -32,6 +32,7 @@ from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import open_shards
 
 FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
+CHECKED = 32  # cached samples that are held against the scenes
 
 
 class AarlRun:
@@ -85,14 +86,9 @@ class AarlRun:
         noise = np.float32(self.model.action_noise) * np.random.default_rng(self.seed).standard_normal(
             shape, np.float32
         )
-        source = FlowTrajectories(
-            self.network,
-            samples,
-            frames,
-            chosen_samples(len(samples), len(train)),
-            noise,
-            steps=self.model.action_steps,
-        )
+        chosen = chosen_samples(len(samples), len(train))
+        self._check_samples(train, samples, chosen)
+        source = FlowTrajectories(self.network, samples, frames, chosen, noise, steps=self.model.action_steps)
         torch.manual_seed(self.training.seed)
         policy = make_policy(load_draft_network(self.draft, self.config.text), target)
         return AarlStage(policy, Rewards(source, self.rules, self.training.reward), self.training), train, validation
@@ -108,13 +104,12 @@ class AarlRun:
         return replace(training, ahead=min(training.ahead, self.draft_config.block_size - 1))
 
     def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
-        shards, folder = open_shards(self.data / split), self.features / split
-        _, grid = frame_patches(shards[0].frames(0, 4), self.network)
-        samples, frames = (
-            SampleSet(shards, self.config, self.tokenizer, np.asarray(grid)),
-            FrameFeatures(self.network, shards),
-        )
+        folder = self.features / split
         settings = self._feature_settings(folder, self.count if split == "train" else max(1, self.count // 10))
+        shards = open_shards(self.data / split)
+        _, grid = frame_patches(shards[0].frames(0, 4), self.network)
+        samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
+        frames = FrameFeatures(self.network, shards)
         writer = FeatureWriter(self.network, samples, frames, self.rules, settings)
         with self.progress(f"states, {split}", min(settings.count, len(samples))) as bar:
             return writer.write(folder, bar), samples, frames
@@ -134,6 +129,15 @@ class AarlRun:
                 "name another folder"
             )
         return found
+
+    def _check_samples(self, features: DraftFeatures, samples: SampleSet, chosen: np.ndarray) -> None:
+        """Rewards are of the scenes the states were cached of: scenes that were added or left out since are others."""
+        for number in np.unique(np.linspace(0, len(features) - 1, CHECKED).astype(int)).tolist():
+            cached, own = features.read(number)["token_ids"].numpy(), samples.prompt_ids[chosen[number]]
+            if not np.array_equal(cached[: len(own)], own):
+                raise InputError(
+                    f"{features.folder}: holds states of other scenes than {self.data}; name another folder"
+                )
 
     def _check_record(self, target: str) -> None:
         """A run that is under way goes on as it began: another setting is another run."""

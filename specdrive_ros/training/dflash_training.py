@@ -127,7 +127,9 @@ class DFlashStage(nn.Module):
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator) -> dict[str, Tensor]:
         """batch: of `DraftFeatures`; anchors are drawn from `rng`."""
         config, mask = self.draft.config, batch["loss_mask"]
-        drawn = (torch.from_numpy(part) for part in draw_anchors(mask.numpy(), self.anchors, rng))
+        anchors, keep = draw_anchors(mask.numpy(), self.anchors, rng)
+        used = max(int(keep.sum(1).max()), 1)  # short answers have fewer places: what is padding everywhere is left out
+        drawn = (torch.from_numpy(part[:, :used]) for part in (anchors, keep))
         blocks = make_blocks(batch["token_ids"], mask, *drawn, config.block_size, config.mask_token_id, self.gamma)
         states = block_states(
             self.draft, self.target[0].embed(blocks.token_ids.flatten(1)), batch["taps"],

@@ -174,6 +174,15 @@ def test_another_setting_is_another_run(aarl, tmp_path):
         aarl("dflash", tmp_path / "out", anchor="self").run()
 
 
+def test_states_of_other_scenes_are_refused(aarl, tmp_path):
+    """The same number of samples, in another order: a plan would be made behind another prompt than the draft's."""
+    run = aarl("dflash", tmp_path / "out")
+    stage, train, _ = run.prepare()
+    source = stage.rewards.source
+    with pytest.raises(InputError, match="holds states of other scenes"):
+        run._check_samples(train, source.samples, source.chosen[::-1])
+
+
 @pytest.mark.parametrize("wrong", [{"anchor": "loose"}, {"rollouts": 1}, {"states": 0}])
 def test_settings_that_mean_nothing_are_refused(wrong):
     with pytest.raises(InputError, match="train aarl"):

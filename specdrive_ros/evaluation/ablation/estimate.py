@@ -71,28 +71,38 @@ def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict
     )
     found = []
     for kind in kinds:
-        begun = Cell(kind, "flat", DISTILLED, 0)
+        begun, post = Cell(kind, "flat", DISTILLED, 0), Cell(kind, "flat", STATIC, 0)
         distilling = clocked(trying, begun)
         replace(trying, distillation=replace(trying.distillation, steps=1), progress=StepClock()).make(begun)
-        post = clocked(trying, Cell(kind, "flat", STATIC, 0))  # on any draft
+        step_s = clocked(trying, post).step_s  # on any draft
         if not found:
-            found.append(
-                _row(
-                    "target", STATES, distilling.states_s / max(distilling.states, 1), making.features.count * 11 // 10
-                )
-            )
-        found += [
-            _row(kind, DISTILLED, distilling.step_s, making.distillation.steps),
-            _row(kind, AARL, post.step_s, making.aarl.steps),
-        ]
+            states = making.features.count * 11 // 10
+            found.append(_row("target", STATES, distilling.states_s / max(distilling.states, 1), states))
+        found.append(_row(kind, DISTILLED, distilling.step_s, making.distillation.steps))
+        found.append(_row(kind, AARL, step_s, making.aarl.steps) | _at_most(making, step_s, plan_seconds(trying, post)))
     return found
 
 
+def plan_seconds(making: Making, cell: Cell) -> float:
+    """Processor seconds of a plan of the reward's, in a batch, its prompt's keys and values known."""
+    stage, train, _ = making.run(cell, None).prepare()
+    answers = [train.read(number) for number in range(min(len(train), stage.rewards.batch))]
+    requests = [
+        (number, tuple(each["token_ids"][each["loss_mask"].bool()].tolist())) for number, each in enumerate(answers)
+    ]
+    stage.rewards.source.trajectories(requests)
+    begun = time.process_time()
+    stage.rewards.source.trajectories(requests)
+    return (time.process_time() - begun) / len(requests)
+
+
+def _at_most(making: Making, step_s: float, plan_s: float) -> dict:
+    """A draft that learnt nothing writes what cannot be closed and needs no plan; at most each rollout needs one."""
+    rollouts = making.aarl.samples * making.aarl.states * making.aarl.rollouts
+    seconds = making.aarl.steps * (step_s + rollouts * plan_s)
+    return {"cpu_s_per_plan": round(plan_s, 4), "cpu_minutes_at_most": round(seconds / 60, 1)}
+
+
 def _row(kind: str, stage: str, seconds: float, steps: int) -> dict:
-    return {
-        "kind": kind,
-        "stage": stage,
-        "cpu_s_per_step": round(seconds, 3),
-        "steps": steps,
-        "cpu_minutes": round(seconds * steps / 60, 1),
-    }
+    minutes = round(seconds * steps / 60, 1)
+    return {"kind": kind, "stage": stage, "cpu_s_per_step": round(seconds, 3), "steps": steps, "cpu_minutes": minutes}

@@ -34,11 +34,8 @@ def ablation_html(result: Mapping) -> str:
     body.append(_card("Where drafts look", _attention(result["attention"])))
     body.append(_card("Tokens that drafts get right by themselves", _tokens(result["tokens"])))
     if "command" in result:
-        body.append(f'<h2>Command</h2><pre class="card">{escape(result["command"])}</pre>')
-    body.append(
-        f'<h2>What is counted</h2><pre class="card">{escape(result["conventions"])}\ntheoretical: '
-        f"{escape(result['theoretical_formula'])}</pre>"
-    )
+        body.append(_verbatim("Command", result["command"]))
+    body.append(_verbatim("What is counted", f"{result['conventions']}\ntheoretical: {result['theoretical_formula']}"))
     return page("Drafts compared", "".join(body))
 
 
@@ -153,7 +150,7 @@ def _curves(found: Mapping[str, list[dict]], kind: str) -> str:
 
 
 def _attention(found: Mapping[str, Mapping]) -> str:
-    """Shares of every row, then mirror and flat step by step, then each head's share on vision."""
+    """Shares of every row, then mirror and flat step by step."""
     sources = next(iter(found.values()))["sources"]
     rows = [("rows there are, even look", next(iter(found.values()))["rows"])]
     rows += [
@@ -161,26 +158,21 @@ def _attention(found: Mapping[str, Mapping]) -> str:
         for name, each in found.items()
     ]
     parts = [stacked(rows, sources, "share of attention by source")]
-    for name, each in found.items():
-        if "+" not in name:
-            shares = np.array(each["share"])  # [layers, heads, steps, sources]
-            steps = [f"{step}" for step in range(1, shares.shape[2] + 1)]
-            heads = [
-                f"layer {layer + 1} head {head + 1}"
-                for layer in range(shares.shape[0])
-                for head in range(shares.shape[1])
-            ]
-            parts.append(f"<h3>{escape(name)}: on vision, by step ahead</h3>")
-            parts.append(
-                heat(shares[..., 0].reshape(-1, len(steps)), heads, steps, f"{name}: share of attention on vision")
-            )
-            parts.append(
-                stacked(
-                    [(f"step {step}", shares[:, :, number].mean((0, 1))) for number, step in enumerate(steps)],
-                    sources,
-                    f"{name}: share of attention by step",
-                )
-            )
+    parts += [_by_step(name, each, sources) for name, each in found.items() if "+" not in name]
+    return "".join(parts)
+
+
+def _by_step(name: str, each: Mapping, sources: Sequence[str]) -> str:
+    """One distilled draft, step by step ahead: sources over all heads, then each head's vision, history and entropy."""
+    shares, entropy = np.array(each["share"]), np.array(each["entropy"])  # [layers, heads, steps, sources], [… steps]
+    layers, count, ahead = entropy.shape
+    steps = [f"{step}" for step in range(1, ahead + 1)]
+    heads = [f"layer {layer + 1} head {head + 1}" for layer in range(layers) for head in range(count)]
+    of_steps = [(f"step {step}", shares[:, :, number].mean((0, 1))) for number, step in enumerate(steps)]
+    parts = [f"<h3>{escape(name)}, by step ahead</h3>", stacked(of_steps, sources, f"{name}: attention by step")]
+    for title, values in (("vision", shares[..., 0]), ("history", shares[..., 1]), ("entropy, nats", entropy)):
+        parts.append(f'<p class="soft">{escape(title)}</p>')
+        parts.append(heat(values.reshape(-1, ahead), heads, steps, f"{name}: {title}"))
     return "".join(parts)
 
 
@@ -199,6 +191,10 @@ def _tokens(found: Mapping[str, Mapping]) -> str:
     return f'<p class="soft">tokens that need …: {escape(note)}; a token may need vision and history</p>' + table(
         head, rows
     )
+
+
+def _verbatim(title: str, text: str) -> str:
+    return f'<h2>{escape(title)}</h2><pre class="card" style="white-space:pre-wrap">{escape(text)}</pre>'
 
 
 def _card(title: str, content: str) -> str:

@@ -11,14 +11,20 @@ from specdrive_ros.evaluation.ablation import making
 
 
 @pytest.fixture(scope="module")
-def ablated(tiny_target, tiny_scenes, tmp_path_factory, capfd_once):
+def small(tiny_target, tiny_scenes):
+    """`small(folder)` -> arguments of an ablation that is as small as can be."""
+    return lambda out: (
+        f"ablate --model {tiny_target} --data {tiny_scenes} --out {out} --runtime torch --seeds 1 --prompts 2 "
+        "--plans 1 --traced 2 --steps 2 --samples 4 --train-block 8 --blocks 4 8 --layers 1 --aarl-steps 1 "
+        "--aarl-batch 1 --rollouts 2 --json"
+    ).split()
+
+
+@pytest.fixture(scope="module")
+def ablated(small, tmp_path_factory, capfd_once):
     """(arguments, folder, document of the first run)."""
     out = tmp_path_factory.mktemp("ablation")
-    argv = (
-        f"ablate --model {tiny_target} --data {tiny_scenes} --out {out} --runtime torch --seeds 1 --prompts 2 "
-        "--plans 1 --traced 2 --steps 2 --samples 4 --train-block 8 --blocks 4 8 --layers 1 --aarl-steps 1 --aarl-batch 1 "
-        "--rollouts 2 --json"
-    ).split()
+    argv = small(out)
     assert main(argv) == 0
     return argv, out, json.loads((out / "ablation.json").read_text())
 
@@ -96,13 +102,13 @@ def test_another_recipe_needs_another_folder(ablated, capsys):
     assert "holds an ablation with another distillation" in capsys.readouterr().err
 
 
-def test_an_estimate_says_what_cells_take_and_leaves_nothing(ablated, tmp_path, capsys):
-    argv, *_ = ablated
-    argv = [*argv[:5], "--out", str(tmp_path), *argv[7:], "--estimate", "--kinds", "dflash"]
-    assert main(argv) == 0
+def test_an_estimate_says_what_cells_take_and_leaves_nothing(small, tmp_path, capsys):
+    assert main([*small(tmp_path), "--estimate", "--kinds", "dflash"]) == 0
     found = json.loads(capsys.readouterr().out)
+    states, distilled, post = found["kinds"]
     assert [row["stage"] for row in found["kinds"]] == ["states", "distilled", "aarl"] and found["cells"] == 6
     assert all(row["cpu_s_per_step"] > 0 for row in found["kinds"]) and list(tmp_path.iterdir()) == []
+    assert post["cpu_s_per_plan"] > 0 and post["cpu_minutes_at_most"] >= post["cpu_minutes"]
 
 
 @pytest.mark.parametrize(

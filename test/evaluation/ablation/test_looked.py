@@ -57,7 +57,7 @@ def test_shares_of_tokens_right_by_need():
 
 
 def looked_at(kind: str):
-    """States and weights per step of a draft of chance weights, behind a prompt of four and an answer of five tokens."""
+    """States and weights per step of a draft of chance weights, behind a prompt of four and five tokens of answer."""
     from specdrive_ros.draft.checkpoint import new_draft
     from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
     from specdrive_ros.evaluation.ablation.attention import weights_of
