@@ -25,6 +25,7 @@ from specdrive_ros.training.aarl_policy import make_policy
 from specdrive_ros.training.aarl_reward import Rewards
 from specdrive_ros.training.aarl_training import AarlStage, AarlTraining, train_aarl
 from specdrive_ros.training.draft_features import RECORD, DraftFeatures, FeatureSettings, FeatureWriter, chosen_samples
+from specdrive_ros.training.draft_training import spread
 from specdrive_ros.training.flow_trajectories import FlowTrajectories
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
@@ -106,7 +107,7 @@ class AarlRun:
     def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
         folder = self.features / split
         settings = self._feature_settings(folder, self.count if split == "train" else max(1, self.count // 10))
-        shards = open_shards(self.data / split)
+        shards = spread(open_shards(self.data / split), settings.count)
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
         samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
         frames = FrameFeatures(self.network, shards)
