@@ -48,7 +48,7 @@ def test_a_mask_that_is_a_trajectory_bin_is_refused():
 
 
 def test_a_draft_for_another_target_never_proposes(golden):
-    networks = SimpleNamespace(config=TargetConfig.load(ALPAMAYO), tap_layers=(2, 2, 1))
+    networks = SimpleNamespace(config=TargetConfig.load(ALPAMAYO), tap_layers=(2, 2, 1), runtime="onnxruntime")
     with pytest.raises(InputError, match="draft_fit: is a draft for a target with"):
         load_draft(golden / "eagle3/draft_fit", networks)
     with pytest.raises(InputError, match="runtime 'abacus': unknown to drafts"):
