@@ -45,7 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def add_common(parser: ArgumentParser) -> None:
     """What every kind of benchmark takes."""
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
-    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime, torch or tensorrt (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")

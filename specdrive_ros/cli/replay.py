@@ -34,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--model", default="mini", metavar="M",
                         help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
-                        help="onnxruntime or torch (default %(default)s)")
+                        help="onnxruntime, torch or tensorrt (default %(default)s)")
     parser.add_argument("--draft", metavar="DRAFT",
                         help="what speeds the reasoning up, never changing it: none, carryover, phrasebook, "
                              "eagle3, dflash, or several as a+b (default: the model's own)")
