@@ -16,7 +16,7 @@ from specdrive_ros.sim.figures import draw_bystander
 from specdrive_ros.sim.ground import VIEW_M
 from specdrive_ros.sim.pinhole import NEAR_M
 from specdrive_ros.sim.scenery import BOX_CORNERS
-from specdrive_ros.sim.traffic import BLINK_HZ, Vehicle
+from specdrive_ros.sim.traffic import BLINK_HZ, Obstacle, Vehicle
 from specdrive_ros.sim.view import FOG_M, ONE, SHIFT, View
 
 GLASS_RGB, TYRE_RGB = (44, 54, 66), (22, 22, 24)
@@ -202,7 +202,7 @@ def _draw_body(view: View, thing) -> None:
     if item.kind != "box" and not cut:
         quads = pixels[shape.lamps : -4].reshape(-1, 4, 2)
         _draw_lamps(view, item, quads, float(eye[0]))
-        if isinstance(item, Vehicle) and not item.parked and any(item.indicates):
+        if any(item.indicates):
             _draw_indicators(view, item, quads, float(eye[0]))
 
 
@@ -230,7 +230,7 @@ def _draw_lamps(view: View, item, quads: np.ndarray, eye_forward: float) -> None
             cv2.fillPoly(view.canvas, list(quads[:2]), view.surface(BRAKE_OFF_RGB), cv2.LINE_AA, SHIFT)
 
 
-def _draw_indicators(view: View, item: Vehicle, quads: np.ndarray, eye_forward: float) -> None:
+def _draw_indicators(view: View, item: Vehicle | Obstacle, quads: np.ndarray, eye_forward: float) -> None:
     """Amber, blinking, at the outer ends of the rear lamps, or of the front lamps when it comes towards us."""
     if (view.time_s * BLINK_HZ) % 1.0 > 0.6:
         return

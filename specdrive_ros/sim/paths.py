@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from specdrive_ros.sim.ego import FRONT_FROM_AXLE_M, REAR_OVERHANG_M, WIDTH_M
 from specdrive_ros.sim.traffic import Obstacle
 
-PASS_CLEARANCE_M = 0.75
+PASS_CLEARANCE_M = 0.9
+PASS_RAMP_S = 3.0  # out and back: about 1.3 m/s² of lateral acceleration
+LEAST_PASS_RAMP_M = 22.0
+PASS_MARGIN_M = (2.0, 3.0)  # beside it in full before our front reaches it, and until our rear has left it behind
 LEAST_CHANGE_M = 22.0
 CHANGE_S = 3.3
 
@@ -92,7 +95,7 @@ def plan_pass(obstacle: Obstacle, lane_d: float, edge_m: float, wanted_mps: floa
         return None
     pass_d, side = min(inside, key=lambda choice: abs(choice[0] - lane_d))
     speed = min(wanted_mps, 7.5)
-    ramp = max(18.0, 2.6 * speed) * max(1.0, math.sqrt(abs(pass_d - lane_d) / 2.4))
-    near = obstacle.s - 0.5 * obstacle.size.length_m - FRONT_FROM_AXLE_M - 1.0
-    far = obstacle.s + 0.5 * obstacle.size.length_m + REAR_OVERHANG_M + 1.5
+    ramp = max(LEAST_PASS_RAMP_M, PASS_RAMP_S * speed) * max(1.0, math.sqrt(abs(pass_d - lane_d) / 2.4))
+    near = obstacle.s - 0.5 * obstacle.size.length_m - FRONT_FROM_AXLE_M - PASS_MARGIN_M[0]
+    far = obstacle.s + 0.5 * obstacle.size.length_m + REAR_OVERHANG_M + PASS_MARGIN_M[1]
     return PassPath(obstacle, side, lane_d, pass_d, near - ramp, near, far, far + ramp, speed)

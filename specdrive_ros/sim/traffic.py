@@ -190,7 +190,11 @@ def _towards(speed: float, wanted: float, deceleration: float) -> float:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Something that stands in the ego's lane or beside the road: parked vehicle, cones, box, person."""
+    """Something that stands in the ego's lane or beside the road: parked vehicle, cones, box, person.
+
+    A vehicle that stands where others drive has its hazard lights on, as the law asks; at mini's size of picture,
+    what moves and what does not would else look alike until it is near.
+    """
 
     id: int
     kind: str
@@ -200,6 +204,12 @@ class Obstacle:
     x: float
     y: float
     yaw: float
+    hazard_lights: bool = False
+
+    @property
+    def indicates(self) -> tuple[bool, bool]:
+        """Which indicators are at work, left and right of the vehicle."""
+        return self.hazard_lights, self.hazard_lights
 
     @property
     def size(self) -> BodySize:

@@ -1,5 +1,7 @@
 """Families in which the lane is taken: something stands in it, or somebody crawls along it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from specdrive_ros.sim.ego import FRONT_FROM_AXLE_M
@@ -57,6 +59,7 @@ def _obstacle_in_lane(rng: np.random.Generator, road: Road, lane: int, s: float)
         spread = 0.9 if kind in ("car", "van") else 1.1
         d = lane_d + rng.uniform(-spread, spread if road.lanes == 2 or kind in ("cones", "box") else 0.0)
         obstacle = stand(road, 10, kind, str(rng.choice(COLOURS)), s, d, rng.uniform(-0.06, 0.06))
+        obstacle = replace(obstacle, hazard_lights=kind in ("car", "van"))
         path = plan_pass(obstacle, lane_d, road.edge_m, road.kind.usual_speed_mps)
         if path is not None and 0.7 < abs(path.pass_d - lane_d) < 3.6:
             return obstacle
