@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from specdrive_ros.cli.drive_screen import DriveScreen
     from specdrive_ros.cycle import Planner
     from specdrive_ros.evaluation.drive import DriveLog, DrivenCycle, InputCounts
+    from specdrive_ros.evaluation.recording import DriveRecording
     from specdrive_ros.ros.drive_listener import DriveCycle, DriveListener
 
 EXAMPLE = "example: specdrive drive --scenario lead_vehicle traffic_light --repeat 3 --seed 100"
@@ -120,16 +121,18 @@ def run(args: Namespace) -> int:
     """
     from specdrive_ros.cli.drive_screen import make_console, print_result
     from specdrive_ros.evaluation.drive import list_scenarios
+    from specdrive_ros.evaluation.recording import DriveRecording
     from specdrive_ros.evaluation.summary import prepare_out_folder
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.sim.scenario import FAMILIES
 
     _check(args)
-    every = find_model(args.model).scenarios or FAMILIES
-    scenarios = list_scenarios(args.scenario, args.repeat, args.seed, every)
+    model = find_model(args.model)
+    scenarios = list_scenarios(args.scenario, args.repeat, args.seed, model.scenarios or FAMILIES)
     out = prepare_out_folder(args.out)
     console = make_console(stderr=args.json)
-    log, failure = _drive(_way_of_driving(args, scenarios, out), out, console, len(scenarios))
+    drive = _way_of_driving(args, scenarios, out)
+    log, failure = _drive(drive, DriveRecording(out / RECORDING, model.cameras[0]), console, len(scenarios))
     summary = _write(args, log, out)
     print_result(console, summary, [f"{name}: {out / name}" for name in (REPORT, SUMMARY, RECORDING)])
     if args.json:
@@ -143,6 +146,7 @@ def _check(args: Namespace) -> None:
     from specdrive_ros.draft.registry import check_names, own_draft
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.sim.appearance import appearance_of
+    from specdrive_ros.sim.pinhole import check_cameras
 
     if args.draft is None:
         args.draft = own_draft(find_model(args.model))
@@ -158,6 +162,7 @@ def _check(args: Namespace) -> None:
             f"--deadline-ms {args.deadline_ms:g}: should be from {LEAST_DEADLINE_MS:g} to {LONGEST_DEADLINE_MS:g}"
         )
     appearance_of(args.appearance, 0)
+    check_cameras(find_model(args.model).cameras)
     if args.latency_ms and not args.offline:
         raise InputError("--latency-ms: goes with --offline; over ROS the latency is what it is")
 
@@ -174,15 +179,14 @@ def _way_of_driving(
     return partial(_drive_over_ros, args, scenarios, out)
 
 
-def _drive(drive: "Callable[[_Listeners], None]", out: Path, console: "Console", scenarios: int):
+def _drive(drive: "Callable[[_Listeners], None]", recording: "DriveRecording", console: "Console", scenarios: int):
     """The log of the drive, and what ended it early: Ctrl-C, SIGTERM or the death of a process; else None."""
     from specdrive_ros.cli.drive_screen import DriveScreen
     from specdrive_ros.evaluation.drive import DriveLog
-    from specdrive_ros.evaluation.recording import DriveRecording
 
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with DriveRecording(out / RECORDING) as recording, DriveScreen(console, scenarios) as screen:
+        with recording, DriveScreen(console, scenarios) as screen:
             log = DriveLog(recording)
             try:
                 drive(_Listeners(log, screen))
@@ -227,9 +231,11 @@ def _drive_over_ros(
     args: Namespace, scenarios: list[tuple[str, int]], out: Path, listeners: _Listeners
 ) -> None:
     """Raises WorkFailed when a process of the graph dies."""
+    from specdrive_ros.model_settings import find_model
     from specdrive_ros.ros.drive_listener import DriveListener
     from specdrive_ros.ros.process_graph import ProcessGraph
 
+    cameras = find_model(args.model).cameras
     graph = ProcessGraph(
         scenarios,
         model=args.model,
@@ -239,6 +245,7 @@ def _drive_over_ros(
         seconds=args.seconds,
         deadline_ms=args.deadline_ms,
         appearance=args.appearance,
+        cameras=cameras,
         out_dir=out,
     )
     with graph:
@@ -246,6 +253,7 @@ def _drive_over_ros(
             graph.context,
             on_cycle=lambda cycle: listeners.on_cycle(_driven(cycle)),
             on_scenario=listeners.on_event,
+            camera=cameras[0],
         )
         try:
             graph.run(listener)
@@ -281,13 +289,15 @@ def _write(args: Namespace, log: "DriveLog", out: Path) -> dict:
     from specdrive_ros.evaluation.drive import drive_summary, report_cycles
     from specdrive_ros.evaluation.report import write_report
     from specdrive_ros.evaluation.summary import write_summary
-    from specdrive_ros.sim.pinhole import FRONT_CAMERA
+    from specdrive_ros.model_settings import find_model
+    from specdrive_ros.sim.pinhole import CAMERAS
 
     results = log.results()
     summary = drive_summary(
         results, log.counts, model=args.model, runtime=args.runtime, draft=args.draft, seed=args.seed
     )
     write_summary(out / SUMMARY, summary)
-    cycles = [cycle for result in results for cycle in report_cycles(result, FRONT_CAMERA)]
+    camera = CAMERAS[find_model(args.model).cameras[0]]
+    cycles = [cycle for result in results for cycle in report_cycles(result, camera)]
     write_report(out / REPORT, "Drive through the embedded world", summary, cycles)
     return summary

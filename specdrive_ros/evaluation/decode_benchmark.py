@@ -19,7 +19,6 @@ from specdrive_ros.draft.asking import AskingCost, from_two
 from specdrive_ros.draft.company import PassCosts
 from specdrive_ros.draft.draft import Draft, DraftContext
 from specdrive_ros.draft.registry import NETWORKS, NO_DRAFT, draft_path, load_company, rope_of
-from specdrive_ros.errors import InputError
 from specdrive_ros.geometry import quaternion_from_yaw
 from specdrive_ros.observation.history import OdometryHistory
 from specdrive_ros.observation.observation import Observation
@@ -28,6 +27,7 @@ from specdrive_ros.plan import Plan
 from specdrive_ros.runtime.timing import measure_passes
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, NANOSECONDS
 from specdrive_ros.sim.camera import render
+from specdrive_ros.sim.pinhole import check_cameras
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.target.rope import text_positions
 
@@ -184,9 +184,7 @@ def observations(planner: Planner, seed: int) -> Iterator[Observation]:
 def _drive(family: str, seed: int, cameras: Sequence[str]) -> Iterator[Observation]:
     """A world driven by its expert, a cycle every 0.1 s once there is a history."""
     world = make_world(family, seed)
-    missing = set(cameras) - set(world.cameras)
-    if missing:
-        raise InputError(f"the embedded world has no camera {', '.join(sorted(missing))}; it has {', '.join(world.cameras)}")
+    check_cameras(cameras)
     history, frames, stamps, cycles, tick = OdometryHistory(), {name: [] for name in cameras}, [], 0, 0
     while cycles < CYCLES_PER_WORLD and world.outcome() is None:
         now_ns = round(tick * TICK_S * NANOSECONDS)

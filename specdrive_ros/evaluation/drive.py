@@ -33,7 +33,7 @@ from specdrive_ros.safety.fallback import comfortable_stop
 from specdrive_ros.safety.plan_checks import check_plan
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, NANOSECONDS, WAYPOINT_TIMES_S
 from specdrive_ros.sim.camera import render
-from specdrive_ros.sim.pinhole import PinholeCamera
+from specdrive_ros.sim.pinhole import PinholeCamera, check_cameras
 from specdrive_ros.sim.scenario import FAMILIES, choose_families, make_world
 from specdrive_ros.sim.scenario_playback import PlaybackConfig, ScenarioPlayback
 from specdrive_ros.sim.world import Command, World
@@ -42,7 +42,9 @@ LAST_SEED = 999_999
 
 
 class Planner(Protocol):
-    """Anything that makes a plan from an observation."""
+    """Anything that makes a plan from an observation of its cameras."""
+
+    cameras: Sequence[str]
 
     def plan(self, observation: Observation) -> Plan: ...
 
@@ -154,7 +156,9 @@ def drive_all_offline(
 
     seconds: ends a scenario as a timeout after this much world time under the planner's command.
     make:    makes the world of a family and seed.
+    Raises InputError where the planner wants a camera that the embedded world does not have.
     """
+    check_cameras(planner.cameras)
     playback = ScenarioPlayback(scenarios, listener.on_event, PlaybackConfig(max_s=seconds or 0.0), make)
     car = None
     while not playback.finished:
@@ -175,7 +179,7 @@ class _OfflineCar:
         self.begin_ns = playback.stamp_ns
         self.history = OdometryHistory()
         self.controller = TrajectoryController()
-        self.frames = {name: deque(maxlen=FRAMES_PER_CAMERA) for name in self.world.cameras}
+        self.frames = {name: deque(maxlen=FRAMES_PER_CAMERA) for name in planner.cameras}
         self.stamps_ns: deque[int] = deque(maxlen=FRAMES_PER_CAMERA)
         self.pending: Plan | None = None  # in the making until t0 + latency
 

@@ -160,7 +160,7 @@ class ProcessGraph:
         self.context = Context()
         self.children: list[Child] = []
         self.processes = {
-            "sim": _sim(scenarios, seconds, appearance),
+            "sim": _sim(scenarios, seconds, appearance, cameras),
             "planner": _planner(model, runtime, draft, seed, deadline_ms, cameras),
             "controller": _controller(output),
         }
@@ -267,9 +267,11 @@ def _environment(variables: dict[str, str]) -> ExitStack:
     return stack
 
 
-def _sim(scenarios: Sequence[tuple[str, int]], seconds: float | None, appearance: str) -> NodeProcess:
+def _sim(
+    scenarios: Sequence[tuple[str, int]], seconds: float | None, appearance: str, cameras: Sequence[str]
+) -> NodeProcess:
     named = [f"{family}:{seed}" for family, seed in scenarios]
-    parameters = {"scenarios": named, "appearance": appearance, "autostart": False}
+    parameters = {"scenarios": named, "appearance": appearance, "cameras": list(cameras), "autostart": False}
     if seconds is not None:
         parameters["max_seconds"] = float(seconds)
     return NodeProcess("sim_node", parameters, {})

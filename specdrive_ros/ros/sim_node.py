@@ -16,6 +16,7 @@ if __name__ == "__main__":  # a signal while rclpy is being imported
 import json
 import time
 from array import array
+from collections.abc import Sequence
 from functools import partial
 
 import cv2
@@ -37,7 +38,7 @@ from specdrive_ros.sim.scenario_playback import TICK_S, PlaybackConfig, Scenario
 from specdrive_ros.ros.vehicle_messages import TOPIC_OF_OUTPUT, from_ackermann, from_carla, message_type
 from specdrive_ros.sim.appearance import APPEARANCES, TRAIN
 from specdrive_ros.sim.camera import render
-from specdrive_ros.sim.pinhole import PinholeCamera
+from specdrive_ros.sim.pinhole import CAMERAS, FRONT_CAMERA, PinholeCamera, check_cameras
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.sim.world import Command, EgoState
 
@@ -49,6 +50,7 @@ PARAMETERS = (
     ParameterSpec("count", 1, "seeds in a row for each scenario", 1, 100_000, read_only=True),
     ParameterSpec("appearance", TRAIN.name, "how the worlds look: as in training, or as never there",
                   choices=APPEARANCES, read_only=True),
+    ParameterSpec("cameras", [FRONT_CAMERA.name], "what the car has, of " + ", ".join(CAMERAS), read_only=True),
     ParameterSpec("role_name", "ego_vehicle", "CARLA's name for the car, part of every topic", read_only=True),
     ParameterSpec("lead_in_s", 2.0, "the expert drives so long before commands are obeyed", 0.0, 60.0, read_only=True),
     ParameterSpec("command_timeout_s", 1.0, "brake after this long without a command", 0.1, 60.0, read_only=True),
@@ -75,7 +77,8 @@ class SimNode(Node):
         self._odometry = self.create_publisher(Odometry, f"{self._root}/odometry", qos.output())
         make = partial(make_world, appearance=settings["appearance"])
         self._playback = ScenarioPlayback(self._scenarios, self._tell, self._config, make)
-        self._open_cameras()
+        check_cameras(settings["cameras"])
+        self._open_cameras(settings["cameras"])
         self._listen_to_commands()
         self._started_s: float | None = None
         self._ticks_done = 0
@@ -85,9 +88,9 @@ class SimNode(Node):
         if settings["autostart"]:
             self._begin()
 
-    def _open_cameras(self) -> None:
+    def _open_cameras(self, names: Sequence[str]) -> None:
         self._images, self._infos = {}, {}
-        for name in self._playback.world.cameras:
+        for name in names:
             topic = f"{self._root}/{name}"
             self._images[name] = self.create_publisher(Image, f"{topic}/image", qos.output())
             self._infos[name] = self.create_publisher(CameraInfo, f"{topic}/camera_info", qos.output())
@@ -160,10 +163,10 @@ class SimNode(Node):
         if time.monotonic() - self._started_s > (self._ticks_done + 1) * TICK_S:
             self._playback.note_late_frame()
         world = self._playback.world
-        for name, camera in world.cameras.items():
+        for name, publisher in self._images.items():
             image = image_message(render(world, name), time_ns, f"{self._role}/{name}")
-            self._images[name].publish(image)
-            self._infos[name].publish(camera_info_message(camera, image))
+            publisher.publish(image)
+            self._infos[name].publish(camera_info_message(world.cameras[name], image))
 
     def _tell(self, event: dict) -> None:
         self._events.publish(String(data=json.dumps(event)))

@@ -5,10 +5,13 @@ the top left pixel is (0, 0). Draws nothing.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
+from specdrive_ros.errors import InputError
 
 NEAR_M = 0.6
 
@@ -56,12 +59,22 @@ def project(camera: PinholeCamera, xyz_in_ego: np.ndarray) -> np.ndarray:
     return np.stack([u, v], 1)
 
 
-def front_camera(width: int = 160, height: int = 96, field_of_view_deg: float = 75.0) -> PinholeCamera:
-    """The camera of mini: behind the windscreen, pitched so that the sky takes 40 % of the picture."""
+def front_camera(
+    width: int = 160, height: int = 96, field_of_view_deg: float = 75.0, name: str = "rgb_front"
+) -> PinholeCamera:
+    """A camera behind the windscreen, pitched so that the sky takes 40 % of the picture."""
     focal = 0.5 * width / math.tan(math.radians(0.5 * field_of_view_deg))
     pitch = math.atan(0.1 * height / focal)
     centre = (0.5 * (width - 1), 0.5 * (height - 1))
-    return PinholeCamera("rgb_front", width, height, focal, focal, *centre, 1.6, 0.0, 1.5, pitch)
+    return PinholeCamera(name, width, height, focal, focal, *centre, 1.6, 0.0, 1.5, pitch)
 
 
-FRONT_CAMERA = front_camera()
+FRONT_CAMERA = front_camera()  # mini's
+TELE_CAMERA = front_camera(field_of_view_deg=30.0, name="rgb_front_tele")
+CAMERAS = {camera.name: camera for camera in (FRONT_CAMERA, TELE_CAMERA)}
+
+
+def check_cameras(names: Sequence[str]) -> None:
+    """Raises InputError for a camera that the embedded world does not have."""
+    if missing := [name for name in names if name not in CAMERAS]:
+        raise InputError(f"camera {missing[0]!r}: the embedded world has {', '.join(CAMERAS)}")

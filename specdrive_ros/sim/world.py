@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.sim.camera import FRONT_CAMERA, PinholeCamera
 from specdrive_ros.sim.ego import (
     CENTRE_FROM_AXLE_M,
     FRONT_FROM_AXLE_M,
@@ -22,6 +21,7 @@ from specdrive_ros.sim.ego import (
 )
 from specdrive_ros.sim.expert import Expert, Intent, PassPath, plan_pass
 from specdrive_ros.sim.labels import Label, Labeller
+from specdrive_ros.sim.pinhole import CAMERAS, PinholeCamera
 from specdrive_ros.sim.road import Intersection, Road
 from specdrive_ros.sim.scenery import Scenery
 from specdrive_ros.sim.traffic import STANDING_MPS, Obstacle, Signal, StopSign, Vehicle
@@ -80,7 +80,7 @@ class World:
         self.stop_sign = scene.stop_sign
         self.signal = scene.signal
         self.signal_intersection = scene.signal_intersection
-        self.cameras: dict[str, PinholeCamera] = {FRONT_CAMERA.name: FRONT_CAMERA}
+        self.cameras: dict[str, PinholeCamera] = CAMERAS
         self.time_s = 0.0
         self.steps = 0
         x, y, heading = self.road.line.pose(scene.start_s, scene.start_d)

@@ -34,6 +34,7 @@ class DriftRecorder:
     """Stands between the offline loop and the planner and keeps what the planner was shown."""
 
     def __init__(self, planner: Planner, family: str, seed: int, plan: EpisodePlan):
+        self.cameras = planner.cameras
         self.planner, self.family, self.seed, self.recorded = planner, family, seed, plan
         self.world: World | None = None
         begin_s = PlaybackConfig().lead_in_s  # before that the expert drives

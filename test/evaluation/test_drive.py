@@ -28,6 +28,8 @@ from specdrive_ros.sim.scenario import FAMILIES, make_world
 class ExpertPlanner:
     """Plans what the expert would do next, by rolling a copy of the world forward."""
 
+    cameras = ("rgb_front",)
+
     def __init__(self):
         self.world = None
         self.observations = []
@@ -76,6 +78,8 @@ class ExpertPlanner:
 
 class StraightOnPlanner:
     """Goes straight on as fast as it is, whatever there is to see."""
+
+    cameras = ("rgb_front",)
 
     def __init__(self, make_plan):
         self.make_plan = make_plan

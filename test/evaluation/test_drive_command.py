@@ -20,6 +20,8 @@ from specdrive_ros.shapes import NANOSECONDS
 
 
 class StraightOnPlanner:
+    cameras = ("rgb_front",)
+
     def __init__(self, make_plan):
         self.make_plan = make_plan
 

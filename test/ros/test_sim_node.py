@@ -148,3 +148,15 @@ def test_garbage_commands_and_parameters(graph):
     assert np.isfinite(ear.heard["odometry"][-1].pose.pose.position.x)
     with pytest.raises(InputError, match="scenario 'moon'"):
         make_sim(graph, 'scenarios:=["moon"]')
+    with pytest.raises(InputError, match="'rgb_rear'.*rgb_front, rgb_front_tele"):
+        make_sim(graph, 'cameras:=["rgb_rear"]')
+
+
+def test_the_cameras_of_its_parameter_and_no_others(graph):
+    make_sim(graph, 'scenarios:=["cruise:5"]', 'cameras:=["rgb_front", "rgb_front_tele"]')
+    ear = Ear(graph)
+    ear.hear("tele", Image, f"{ROLE}/rgb_front_tele/image", qos.image_input())
+    ear.hear("tele_info", CameraInfo, f"{ROLE}/rgb_front_tele/camera_info", qos.output())
+    assert graph.spin_until(lambda: all(len(ear.heard[name]) > 1 for name in ("image", "info", "tele", "tele_info")))
+    assert ear.heard["tele"][-1].header.frame_id == "ego_vehicle/rgb_front_tele"
+    assert ear.heard["tele_info"][-1].k[0] > 2 * ear.heard["info"][-1].k[0]

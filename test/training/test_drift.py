@@ -13,6 +13,8 @@ PLAN = EpisodePlan(samples=2, sample_every_s=1.5)
 class Brakes:
     """A planner that stops wherever it is, and remembers what it was shown."""
 
+    cameras = ("rgb_front",)
+
     def __init__(self):
         self.observations = []
 
