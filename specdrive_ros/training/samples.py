@@ -14,6 +14,7 @@ from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.prompt import Prompt, build_prompt
 from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.target.unicycle import trajectory_to_action
+from specdrive_ros.training.scene_numbers import frame_numbers
 from specdrive_ros.training.scenes import Shard, planar_poses
 
 
@@ -35,7 +36,7 @@ class Batch:
 
     token_ids [B, T+R]; weights [B, R] and is_visual [B, R] of the reasoning tokens; lengths [B] real reasoning
     tokens, the closing ones included; frame_rows [B, A] rows of the feature cache; action [B, 64, 2] normalised;
-    v0 [B] m/s; future [B, 64, 3] x, y, yaw.
+    v0 [B] m/s; future [B, 64, 3] x, y, yaw; labels [B, K] and numbers [B, N] (in spreads) of the newest picture.
     """
 
     token_ids: np.ndarray
@@ -46,6 +47,8 @@ class Batch:
     action: np.ndarray
     v0: np.ndarray
     future: np.ndarray
+    labels: np.ndarray
+    numbers: np.ndarray
 
 
 class SampleSet:
@@ -73,6 +76,9 @@ class SampleSet:
         self.prompt_ids, self.frame_rows = np.stack(prompts), np.stack(rows)
         self.reasonings, self.actions = reasonings, np.stack(actions).astype(np.float32)
         self.v0s, self.futures = np.array(v0s, np.float32), np.stack(futures)
+        self.scene_labels = shards[0].scene_labels
+        self.labels = np.concatenate([shard.scene[shard.sample_frame] for shard in shards]).astype(np.int64)
+        self.numbers = np.concatenate([frame_numbers(shard)[shard.sample_frame] for shard in shards])
         self._cumulative = np.cumsum(rare_event_weights(events) * steering_weights(self.futures))
 
     def __len__(self) -> int:
@@ -111,7 +117,8 @@ class SampleSet:
             weights[row, :n] = np.where(visual, self.word_weights.visual, self.word_weights.template)
             weights[row, n - 2:n] = self.word_weights.closing
         return Batch(np.concatenate([self.prompt_ids[indices], ids], axis=1), weights, is_visual, lengths,
-                     self.frame_rows[indices], self.actions[indices], self.v0s[indices], self.futures[indices])
+                     self.frame_rows[indices], self.actions[indices], self.v0s[indices], self.futures[indices],
+                     self.labels[indices], self.numbers[indices])
 
 
 def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:

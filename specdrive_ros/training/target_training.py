@@ -20,10 +20,10 @@ from specdrive_ros.training.flow_loss import flow_loss
 from specdrive_ros.training.frame_features import FrameFeatures, frame_levels, frame_patches
 from specdrive_ros.training.muon import optimizer_of
 from specdrive_ros.training.samples import Batch, SampleSet
+from specdrive_ros.training.scene_numbers import NUMBERS
 from specdrive_ros.training.scenes import Shard
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
-from specdrive_ros.training.vision_pretraining import (NUMBERS, FrameSampler, SceneHeads, VisionPretraining,
-                                                       disturb)
+from specdrive_ros.training.vision_pretraining import FrameSampler, SceneHeads, VisionPretraining, disturb
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class ReasoningTraining:
     warmup: int = 50
     weight_decay: float = 0.02
     flow_weight: float = 1.0
+    scene_weight: float = 0.3
     draws: int = 4
     feature_noise: float = 0.02
     evaluate_every: int = 250
@@ -140,7 +141,12 @@ def explained(estimated: np.ndarray, true: np.ndarray) -> dict[str, float]:
 
 
 class ReasoningStage(nn.Module):
-    """Language model and action expert on cached image features, one forward for both losses."""
+    """Language model and action expert on cached image features, one forward for all losses.
+
+    At the last token of the prompt linear heads, thrown away afterwards, read what the vision stage has learnt to show:
+    labels, places and the expert's way. A few words a sample teach too slowly where to look; and the cache of that one
+    token then tells the action expert what it would else have to gather from all pictures.
+    """
 
     def __init__(self, target: AlpamayoTarget, samples: SampleSet, settings: ReasoningTraining):
         super().__init__()
@@ -151,6 +157,9 @@ class ReasoningStage(nn.Module):
         self.image_rows = torch.from_numpy(np.asarray(prompt.image_rows))
         target.requires_grad_(True)
         target.vlm.model.visual.requires_grad_(False)
+        text = target.config.text
+        self.read_layers = text.num_hidden_layers // 2 - 1, 3 * text.num_hidden_layers // 4 - 1  # the expert reads on
+        self.heads = SceneHeads(samples.scene_labels, text.hidden_size, len(self.read_layers))
 
     def text(self, ids: torch.Tensor, features: torch.Tensor) -> TextOutput:
         """ids [B, T+R], features [B, A, 1+K, V, E]. Padding stands behind the real tokens, where causality hides it."""
@@ -178,7 +187,9 @@ class ReasoningStage(nn.Module):
         answers = batch["token_ids"][:, self.prompt_length:]
         each = nn.functional.cross_entropy(self.reasoning_logits(output).flatten(0, 1), answers.flatten(), reduction="none")
         weights = batch["weights"]
-        return {"text": (each.view_as(weights) * weights).sum() / weights.sum(), "flow": self.flow(batch, output)}
+        read = self.heads([output.layers[k][:, self.prompt_length - 1:self.prompt_length] for k in self.read_layers])
+        return {"text": (each.view_as(weights) * weights).sum() / weights.sum(), "flow": self.flow(batch, output),
+                "scene": self.heads.loss(read, batch["labels"], batch["numbers"])}
 
     def flow(self, batch: dict[str, torch.Tensor], output: TextOutput) -> torch.Tensor:
         """All draws of all samples in one pass of the expert: a tenth less time a step than one after another."""
@@ -190,7 +201,8 @@ class ReasoningStage(nn.Module):
 
 
 def tensors(batch: Batch, features: FrameFeatures, device: torch.device) -> dict[str, torch.Tensor]:
-    arrays = {name: torch.from_numpy(getattr(batch, name)) for name in ("token_ids", "weights", "lengths", "action")}
+    names = ("token_ids", "weights", "lengths", "action", "labels", "numbers")
+    arrays = {name: torch.from_numpy(getattr(batch, name)) for name in names}
     return {name: value.to(device) for name, value in (arrays | {"features": features[batch.frame_rows]}).items()}
 
 
@@ -199,7 +211,7 @@ def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: Fra
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
     """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
-    optimizer = optimizer_of(stage, settings.weight_decay, adamw=("embed", "lm_head", "action_in", "action_out"))
+    optimizer = optimizer_of(stage, settings.weight_decay, adamw=("embed", "lm_head", "action_in", "action_out", "heads"))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
     bar.advance(step)
@@ -207,7 +219,7 @@ def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: Fra
         rng = np.random.default_rng([settings.seed, step, accelerator.process_index, 2])
         losses = reasoning_step(model, optimizer, accelerator, train, train_features, settings, step, rng)
         step += 1
-        bar.advance(1, f"text {losses['text']:.3f} flow {losses['flow']:.3f}")
+        bar.advance(1, " ".join(f"{name} {loss:.3f}" for name, loss in losses.items()))
         for name, value in losses.items():
             log.add_scalar(f"train/{name}", value, step)
         if step % settings.evaluate_every == 0 or step == settings.steps:
@@ -228,8 +240,9 @@ def reasoning_step(model, optimizer, accelerator, train, cached, settings, step,
     for group in optimizer.param_groups:
         group["lr"] = cosine_rate(step, settings.steps, settings.learning_rate, settings.warmup)
     losses = model(batch)
-    descend(accelerator, model, optimizer, losses["text"] + settings.flow_weight * losses["flow"])
-    return {name: float(losses[name].detach()) for name in ("text", "flow")}
+    total = losses["text"] + settings.flow_weight * losses["flow"] + settings.scene_weight * losses["scene"]
+    descend(accelerator, model, optimizer, total)
+    return {name: float(loss.detach()) for name, loss in losses.items()}
 
 
 @torch.no_grad()

@@ -15,12 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from specdrive_ros.sim.scene_geometry import SCENE_GEOMETRY
+from specdrive_ros.training.scene_numbers import NUMBERS, WAY, frame_numbers
 from specdrive_ros.training.scenes import Shard
 
 
-WAY = {"way_curvature": 0.01, "way_1s": 0.3, "way_2s": 1.2, "way_3s": 2.4}  # 1/m, then m: spread of `expert_ways`
-NUMBERS = WAY | SCENE_GEOMETRY  # name -> spread
 NUMBER_WEIGHT = 5.0  # in units of one label's cross-entropy
 NUMBER_TOLERANCE = 0.25  # spreads; a larger error pulls no harder
 LABEL_WEIGHT = {"signal": 4.0}  # a handful of pixels, and nothing matters more
@@ -38,13 +36,6 @@ class VisionPretraining:
     noise: float = 0.02
     evaluate_every: int = 250
     seed: int = 0
-
-
-def expert_ways(futures: np.ndarray) -> np.ndarray:
-    """[N, 64, 3] x, y, yaw (m, m, rad) in the ego frame -> [N, 4]: mean curvature (1/m) of the first second, metres to
-    the left after 1, 2 and 3 s. Not the path itself: for that the speed would have to be seen, too."""
-    curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)
-    return np.stack([curvature, *futures[:, [9, 19, 29], 1].T], axis=1)
 
 
 class SceneHeads(nn.Module):
@@ -102,13 +93,8 @@ class FrameSampler:
         self.owner = np.concatenate([np.full(len(s.scene), i, np.int32) for i, s in enumerate(shards)])
         self.local = np.concatenate([np.arange(len(s.scene), dtype=np.int32) for s in shards])
         self.labels = np.concatenate([s.scene for s in shards]).astype(np.int64)
-        ways = np.full((len(self.labels), len(WAY)), np.nan, np.float32)
-        starts = np.cumsum([0] + [len(s.scene) for s in shards])
-        for start, shard in zip(starts, shards):
-            ways[start + shard.sample_frame] = expert_ways(shard.sample_future)
-        geometry = np.concatenate([s.geometry for s in shards])
-        self.numbers = np.concatenate([ways, geometry], axis=1) / np.array(list(NUMBERS.values()), np.float32)
-        newest = ~np.isnan(ways).any(1)
+        self.numbers = np.concatenate([frame_numbers(s) for s in shards])
+        newest = ~np.isnan(self.numbers[:, :len(WAY)]).any(1)
         self.probability = rare_label_weights(self.labels) * np.where(newest, 2.0, 1.0)
         self.cumulative = np.cumsum(self.probability)
 

@@ -5,7 +5,8 @@ import torch
 
 from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.training.target_training import explained
-from specdrive_ros.training.vision_pretraining import NUMBERS, SceneHeads
+from specdrive_ros.training.scene_numbers import NUMBERS
+from specdrive_ros.training.vision_pretraining import SceneHeads
 
 
 def heads_and_outputs(batch=6):
