@@ -28,7 +28,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--compare",
         action=BooleanOptionalAction,
-        help="whether to run the graphs against PyTorch, which needs memory for the weights (default: where there is enough)",
+        help="whether to run the graphs against PyTorch, which needs memory for weights (default: where there is some)",
     )
     parser.add_argument(
         "--precision",

@@ -1,9 +1,9 @@
 """Weights of a traced graph as references into the checkpoint's own files. None is read but for the smallest.
 
-A network is traced on PyTorch's meta device, where it has names and shapes and no numbers: a graph of any size is made
-in the memory that its structure takes. Each initializer, known by its parameter's name, then becomes ONNX external data:
-file, offset, length. One that is not float32 in the file is cast in the graph; engines and sessions fold that. Needs
-torch and onnx; driving does not.
+A network is traced on PyTorch's meta device, where it has names and shapes and no numbers: a graph of any size is
+made in the memory that its structure takes. Each initializer, known by its parameter's name, then becomes ONNX external
+data: file, offset, length. One that is not float32 in the file is cast in the graph; engines and sessions fold that.
+Needs torch and onnx; driving does not.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class StoredWeights:
         self._places = places
 
     def refer(self, model: ir.Model, module: nn.Module) -> None:
-        """Gives every initializer of a graph traced from `module`, which walks over the network's parameters, its place.
+        """Gives every initializer of a graph its place; `module`, which was traced, walks over the network's weights.
 
         Raises `InputError` for a tensor of a type that is no weight's.
         """

@@ -85,7 +85,8 @@ def tensor_places(folder: Path) -> dict[str, TensorPlace]:
 def comparison_bytes(folder: Path) -> int:
     """About what a session of the graphs takes in memory, which is more than PyTorch takes: weights in float32, and
     again as it concatenates and packs them."""
-    return _OF_A_SESSION * sum(4 * int(np.prod(place.shape, dtype=np.int64)) for place in tensor_places(folder).values())
+    numbers = sum(int(np.prod(place.shape, dtype=np.int64)) for place in tensor_places(folder).values())
+    return _OF_A_SESSION * 4 * numbers
 
 
 def available_bytes() -> int:
