@@ -56,7 +56,7 @@ def export_draft(
     stored = StoredWeights(outline, published_names(tensor_places(folder), outline.config))
     hashes = {path.name: sha256(path) for path in weights_files(folder)}
     network = load_draft_network(folder, text)  # before the work: it says what is wrong with a file
-    for name, trace in _tracers(outline, stored).items():
+    for name, trace in _tracers(stored).items():
         on_graph(name)
         graph = trace()
         onnx.helper.set_model_props(graph, GraphRecord(name, network.config.tap_layers, 0, hashes).to_metadata())
@@ -119,11 +119,12 @@ def _normal(random: np.random.Generator, rows: int, config, times: int = 1) -> n
     return random.standard_normal((rows, times * config.hidden_size), np.float32)
 
 
-def _tracers(network: Eagle3 | DFlash, stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
-    return _eagle3_tracers(network, stored) if isinstance(network, Eagle3) else _dflash_tracers(network, stored)
+def _tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+    return (_eagle3_tracers if isinstance(stored.network, Eagle3) else _dflash_tracers)(stored)
 
 
-def _eagle3_tracers(network: Eagle3, stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+def _eagle3_tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+    network = stored.network
     config, first, of = network.config, {0: DYNAMIC}, partial(trace_graph, stored)
     size, taps, rows = config.hidden_size, _tap_values(config), partial(torch.randn, _ROWS)
     return {
@@ -139,7 +140,8 @@ def _eagle3_tracers(network: Eagle3, stored: StoredWeights) -> dict[str, Callabl
     }  # fmt: skip
 
 
-def _dflash_tracers(network: DFlash, stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+def _dflash_tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+    network = stored.network
     config, first, of = network.config, {0: DYNAMIC}, partial(trace_graph, stored)
     size, layers = config.hidden_size, config.num_hidden_layers
 

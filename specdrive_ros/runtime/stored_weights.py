@@ -23,6 +23,7 @@ class StoredWeights:
     """Where the tensors of a network lie. places: by the names of its `state_dict`."""
 
     def __init__(self, network: nn.Module, places: Mapping[str, TensorPlace]):
+        self.network = network
         self._names = {id(value): name for name, value in network.state_dict(keep_vars=True).items()}
         self._places = places
 
