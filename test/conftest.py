@@ -33,7 +33,7 @@ def exported(request) -> Path:
     pytest.importorskip("onnxscript", reason="needs the train extra")
     package = CHECKOUT / "specdrive_ros"
     sources = [package / "target" / "network.py"]
-    sources += [package / "runtime" / f"{name}.py" for name in ("bindings", "export", "graphs")]
+    sources += [package / "runtime" / f"{name}.py" for name in ("bindings", "export", "graphs", "stored_weights")]
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     folder = request.config.cache.mkdir("exported") / version
     if not folder.is_dir():

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import BooleanOptionalAction
 from pathlib import Path
 
 EXAMPLE = "example: specdrive export models/mini models/mini"
@@ -24,6 +25,11 @@ def add_arguments(parser):
         help="layers whose inputs drafts read (default 2 n/2 n-3)",
     )
     parser.add_argument("--target", metavar="TARGET", help="MODEL is a draft folder, for this target")
+    parser.add_argument(
+        "--compare",
+        action=BooleanOptionalAction,
+        help="whether to run the graphs against PyTorch, which needs memory for weights (default: where there is some)",
+    )
     parser.add_argument(
         "--precision",
         choices=("fp32", "fp16", "bf16", "int8", "int4"),
@@ -48,6 +54,8 @@ def run(args) -> int:
         comparisons = _export_draft(args) if args.target else _export_target(args)
     except OSError as error:
         raise InputError(f"{args.folder}: cannot be written ({error.strerror or error})") from None
+    if not comparisons:
+        print(f"{args.folder}: not compared with PyTorch", file=sys.stderr)
     if args.json:
         json.dump(as_document(args.folder, comparisons), sys.stdout, indent=1)
         print()
@@ -63,8 +71,20 @@ def _export_target(args) -> list:
     settings = find_model(args.model)
     taps = tuple(args.tap_layers) if args.tap_layers else None
     return export_checkpoint(
-        settings.checkpoint, args.folder, tap_layers=taps, flow_steps=settings.action_steps, on_graph=_say
-    )
+        settings.checkpoint, args.folder, tap_layers=taps, flow_steps=settings.action_steps, on_graph=_say,
+        comparing=_enough_memory(settings.checkpoint) if args.compare is None else args.compare,
+    )  # fmt: skip
+
+
+def _enough_memory(checkpoint: Path) -> bool:
+    """Whether a comparison fits this machine; says so where it does not."""
+    from specdrive_ros.runtime.weights_file import available_bytes, comparison_bytes
+
+    needed, free = comparison_bytes(checkpoint), available_bytes()
+    if needed > free:
+        print(f"no comparison with PyTorch: it needs about {needed / 1e9:.0f} GB of memory, {free / 1e9:.0f} are free; "
+              "--compare does it all the same", file=sys.stderr)  # fmt: skip
+    return needed <= free
 
 
 def _export_draft(args) -> list:

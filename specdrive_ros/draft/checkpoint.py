@@ -5,6 +5,7 @@ speculators calls the layer of EAGLE-3 `layers.0`, SafeAILab `midlayer`. Copies 
 """
 
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -18,6 +19,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.target.checkpoint import WEIGHTS, check_names_and_shapes, read_weights
 from specdrive_ros.target.config import TextConfig
 
+T = TypeVar("T")
 OF_THE_TARGET = ("embed_tokens.weight", "verifier_lm_head.weight", "verifier_norm.weight")
 
 
@@ -25,13 +27,18 @@ def new_draft(config: Eagle3Config | DFlashConfig) -> Eagle3 | DFlash:
     return Eagle3(config) if isinstance(config, Eagle3Config) else DFlash(config)
 
 
+def outline_draft(config: Eagle3Config | DFlashConfig) -> Eagle3 | DFlash:
+    """A draft without numbers, on the meta device."""
+    with torch.device("meta"):
+        return new_draft(config).eval()
+
+
 def load_draft_network(
     folder: str | Path, text: TextConfig, *, dtype: torch.dtype | None = torch.float32
 ) -> Eagle3 | DFlash:
     """The network of a draft folder for a target of these sizes. `dtype` None keeps that of the file."""
     config = read_draft_config(folder, text)
-    with torch.device("meta"):
-        draft = new_draft(config)
+    draft = outline_draft(config)
     weights = published_names(read_weights(Path(folder)), config)
     check_names_and_shapes(
         str(folder),
@@ -46,8 +53,8 @@ def load_draft_network(
     return draft.eval()
 
 
-def published_names(weights: dict[str, Tensor], config: Eagle3Config | DFlashConfig) -> dict[str, Tensor]:
-    """A file's tensors under the names of the kind's own repository, the target's copies left out."""
+def published_names(weights: dict[str, T], config: Eagle3Config | DFlashConfig) -> dict[str, T]:
+    """A file's tensors, or where they lie, under the names of the kind's own repository, the target's copies left out."""
     if isinstance(config, DFlashConfig):
         return {name: value for name, value in weights.items() if name not in (*OF_THE_TARGET, "lm_head.weight")}
     return {

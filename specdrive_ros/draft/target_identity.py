@@ -23,12 +23,12 @@ def fingerprint(final_norm: np.ndarray) -> str:
 
 
 def fingerprint_of(folder: str | Path) -> str:
-    return fingerprint(as_float32(_place(Path(folder), FINAL_NORM)))
+    return fingerprint(_place(Path(folder), FINAL_NORM).read())
 
 
 def output_head(folder: str | Path) -> np.ndarray:
     """[vocabulary, E]: mapped where the file is float32, else converted."""
-    return as_float32(_place(Path(folder), OUTPUT_HEAD))
+    return _place(Path(folder), OUTPUT_HEAD).read()
 
 
 def check_fingerprint(config: DraftConfig, found: str, where: str) -> None:
@@ -38,13 +38,6 @@ def check_fingerprint(config: DraftConfig, found: str, where: str) -> None:
             f"{where}: was trained on the target {config.target}, this one is {found} (the same sizes, other "
             "weights); train a draft for this target: ./specdrive train draft --target MODEL"
         )
-
-
-def as_float32(place: TensorPlace) -> np.ndarray:
-    values = place.map()
-    if place.dtype == "BF16":
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32, copy=False)
 
 
 def _place(folder: Path, name: str) -> TensorPlace:

@@ -15,6 +15,7 @@ from specdrive_ros.errors import InputError
 
 HALF = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 _PRODUCTS = ("MatMul", "Gemm")
+_KEPT_IN_HALF = ("past_", "head")  # inputs that stay on a device, in the type they are multiplied in
 _MOVES = {  # op -> how many of its first inputs are data, the rest being shapes and indices
     "Concat": None,
     "Transpose": 1,
@@ -32,7 +33,8 @@ _MOVES = {  # op -> how many of its first inputs are data, the rest being shapes
 def to_precision(graph: onnx.ModelProto, precision: str, *, emulate: bool = False) -> onnx.ModelProto:
     """A copy of an fp32 graph in `precision`: fp32, fp16 or bf16. External data is referred to as before.
 
-    Inputs `past_*` and outputs `new_*` get the half type, unless emulated; all others stay.
+    Inputs `past_*` and `head` (a draft's, the target's matrix) and outputs `new_*` get the half type, unless emulated;
+    all others stay.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(graph)
@@ -71,7 +73,7 @@ class _Rewriter:
 
     def _take_cache(self) -> None:
         for value in self.graph.input:
-            if not value.name.startswith("past_"):
+            if not value.name.startswith(_KEPT_IN_HALF):
                 continue
             if not self.emulate:  # else the rows were rounded when they left
                 value.type.tensor_type.elem_type = self.half

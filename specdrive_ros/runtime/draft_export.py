@@ -5,16 +5,18 @@ Two graphs a kind (`bindings.py`): what takes up true tokens and what proposes. 
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 import torch
 
-from specdrive_ros.draft.checkpoint import load_draft_network
+from specdrive_ros.draft.checkpoint import load_draft_network, outline_draft, published_names
 from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.dflash_network import DFlash
 from specdrive_ros.draft.eagle3_network import Eagle3
+from specdrive_ros.draft.layout import read_draft_config
 from specdrive_ros.errors import WorkFailed
 from specdrive_ros.runtime.bindings import (
     DFLASH_BLOCK_OUTPUTS,
@@ -27,8 +29,9 @@ from specdrive_ros.runtime.bindings import (
     new_names,
 )
 from specdrive_ros.runtime.draft_graphs import DFlashBlock, DFlashContext, Eagle3Newest, Eagle3Step
-from specdrive_ros.runtime.export import DYNAMIC, Comparison, point_into_checkpoint, save_graph, trace_graph
+from specdrive_ros.runtime.export import DYNAMIC, Comparison, save_graph, trace_graph
 from specdrive_ros.runtime.onnx_drafts import OnnxDFlash, OnnxEagle3
+from specdrive_ros.runtime.stored_weights import StoredWeights
 from specdrive_ros.runtime.torch_drafts import TorchDFlash, TorchEagle3
 from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_files
 from specdrive_ros.target.config import TextConfig
@@ -49,12 +52,13 @@ def export_draft(
         folder.mkdir(parents=True, exist_ok=True)
         for path in (draft / "config.json", *weights_files(draft)):
             shutil.copyfile(path, folder / path.name)
-    network = load_draft_network(folder, text)
-    places, hashes = tensor_places(folder), {path.name: sha256(path) for path in weights_files(folder)}
-    for name, trace in _tracers(network).items():
+    outline = outline_draft(read_draft_config(folder, text))
+    stored = StoredWeights(outline, published_names(tensor_places(folder), outline.config))
+    hashes = {path.name: sha256(path) for path in weights_files(folder)}
+    network = load_draft_network(folder, text)  # before the work: it says what is wrong with a file
+    for name, trace in _tracers(stored).items():
         on_graph(name)
         graph = trace()
-        point_into_checkpoint(graph, places)
         onnx.helper.set_model_props(graph, GraphRecord(name, network.config.tap_layers, 0, hashes).to_metadata())
         save_graph(graph, folder, name)
     comparisons = compare_draft(network, folder)
@@ -115,33 +119,55 @@ def _normal(random: np.random.Generator, rows: int, config, times: int = 1) -> n
     return random.standard_normal((rows, times * config.hidden_size), np.float32)
 
 
-def _tracers(network: Eagle3 | DFlash) -> dict[str, Callable[[], onnx.ModelProto]]:
-    config = network.config
-    size, head, taps = config.hidden_size, config.head_dim, len(config.tap_layers) * config.hidden_size
-    first = {0: DYNAMIC}
-    past = torch.randn(_PAST, 2, config.num_key_value_heads, head)
-    turned = (torch.randn(_ROWS, head), torch.randn(_ROWS, head))
-    if isinstance(network, Eagle3):
-        newest = (torch.randn(_ROWS, size), torch.randn(_ROWS, taps), *turned, past)
-        step = (torch.randn(_ROWS, size), torch.randn(_ROWS, size), *turned, torch.zeros(_ROWS, _PAST + _ROWS), past)
-        return {
-            "eagle3_newest": lambda: trace_graph(
-                Eagle3Newest(network), newest, EAGLE3_NEWEST_INPUTS, EAGLE3_OUTPUTS, (first,) * 5
-            ),
-            "eagle3_step": lambda: trace_graph(
-                Eagle3Step(network), step, EAGLE3_STEP_INPUTS, EAGLE3_OUTPUTS,
-                (first, first, first, first, {0: DYNAMIC, 1: DYNAMIC}, first),
-            ),
-        }  # fmt: skip
-    layers = config.num_hidden_layers  # each with a tensor of its own: the exporter takes one twice for one input
-    context = (torch.randn(_ROWS, taps), *turned)
-    block = (torch.randn(_ROWS, size), *turned, torch.randn(size, _MORE), [past.clone() for _ in range(layers)])
+def _tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+    return (_eagle3_tracers if isinstance(stored.network, Eagle3) else _dflash_tracers)(stored)
+
+
+def _eagle3_tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+    network = stored.network
+    config, first, of = network.config, {0: DYNAMIC}, partial(trace_graph, stored)
+    size, taps, rows = config.hidden_size, _tap_values(config), partial(torch.randn, _ROWS)
     return {
-        "dflash_context": lambda: trace_graph(
-            DFlashContext(network), context, DFLASH_CONTEXT_INPUTS, new_names(layers), (first,) * 3
+        "eagle3_newest": lambda: of(
+            Eagle3Newest(network), lambda: (rows(size), rows(taps), *_turned(config), _past(config)),
+            EAGLE3_NEWEST_INPUTS, EAGLE3_OUTPUTS, (first,) * 5,
         ),
-        "dflash_block": lambda: trace_graph(
+        "eagle3_step": lambda: of(
+            Eagle3Step(network),
+            lambda: (rows(size), rows(size), *_turned(config), rows(_PAST + _ROWS), _past(config)),
+            EAGLE3_STEP_INPUTS, EAGLE3_OUTPUTS, (first, first, first, first, {0: DYNAMIC, 1: DYNAMIC}, first),
+        ),
+    }  # fmt: skip
+
+
+def _dflash_tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelProto]]:
+    network = stored.network
+    config, first, of = network.config, {0: DYNAMIC}, partial(trace_graph, stored)
+    size, layers = config.hidden_size, config.num_hidden_layers
+
+    def block():  # each layer with a tensor of its own: the exporter takes one twice for one input
+        past = [_past(config) for _ in range(layers)]
+        return torch.randn(_ROWS, size), *_turned(config), torch.randn(size, _MORE), past
+
+    return {
+        "dflash_context": lambda: of(
+            DFlashContext(network), lambda: (torch.randn(_ROWS, _tap_values(config)), *_turned(config)),
+            DFLASH_CONTEXT_INPUTS, new_names(layers), (first,) * 3,
+        ),
+        "dflash_block": lambda: of(
             DFlashBlock(network), block, dflash_block_inputs(layers), DFLASH_BLOCK_OUTPUTS,
             (first, first, first, {1: DYNAMIC}, [first] * layers),
         ),
     }  # fmt: skip
+
+
+def _tap_values(config) -> int:
+    return len(config.tap_layers) * config.hidden_size
+
+
+def _turned(config) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(_ROWS, config.head_dim), torch.randn(_ROWS, config.head_dim)
+
+
+def _past(config) -> torch.Tensor:
+    return torch.randn(_PAST, 2, config.num_key_value_heads, config.head_dim)

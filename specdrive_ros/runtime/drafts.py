@@ -19,6 +19,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.networks import TargetNetworks
 
 RUNTIMES = ("onnxruntime", "torch")
+BESIDE = {"tensorrt": "onnxruntime"}  # runtime of a target -> the one its drafts run on, where they have none there
 WIDE = 60  # nodes of EAGLE-3's published tree
 CHAIN = 15  # words EAGLE-3 runs ahead where only a few nodes pay
 LEAST_LIKELY = float(np.log(0.3))  # of its path, or running further ahead costs more than it brings
@@ -56,7 +57,7 @@ def load_draft(
     runtime: that of the networks where None; words: ids the target may write, all where None; depth, top_k and least
     shape EAGLE-3's tree, block_size DFlash's block.
     """
-    runtime = runtime or networks.runtime
+    runtime = runtime or BESIDE.get(networks.runtime, networks.runtime)
     if runtime not in RUNTIMES:
         raise InputError(f"runtime {runtime!r}: unknown to drafts; it should be one of {', '.join(RUNTIMES)}")
     folder, target = Path(folder), networks.config

@@ -1,18 +1,18 @@
 """Exports a checkpoint's networks as ONNX graphs that hold no weights of their own.
 
-After `torch.onnx.export` every initializer whose bytes are a tensor of the checkpoint becomes a reference
-into `model.safetensors` (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes,
-weights are stored once, and concatenations of weights are folded when a session is made. What matches no
-tensor (a checkpoint that is not float32) goes into a weights file beside the graph. Needs torch; driving does
-not.
+Networks are traced without their weights (`stored_weights.py`): every initializer is a reference into the checkpoint's
+safetensors files (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes, weights are stored
+once and never read, and casts and concatenations of weights are folded when a session or an engine is made. Only the
+comparison with PyTorch behind it needs memory for weights, for one of the two at a time. Needs torch; driving does not.
 """
 
 import contextlib
-import hashlib
+import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,18 +37,20 @@ from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
 from specdrive_ros.runtime.graphs import ActionStep, TextGraph, VisionGraph, default_tap_layers
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.onnx_networks import OnnxNetworks
+from specdrive_ros.runtime.stored_weights import KEPT_INSIDE, StoredWeights, keeps
 from specdrive_ros.runtime.torch_networks import TorchNetworks
-from specdrive_ros.runtime.weights_file import TensorPlace, sha256, tensor_places, weights_files
-from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_files
+from specdrive_ros.target.checkpoint import load_target, outline_target
 from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget, flow_times
 from specdrive_ros.target.rope import text_positions
 
 OPSET = 20  # the first with Gelu; every engine's parser knows it
 DYNAMIC = Dim.DYNAMIC
-_SMALL = 1024  # bytes; smaller constants stay in the graph
 _FOLDED = 256  # values; constants up to this size are folded now, weights when a session is made
-_EXACT = ("F32", "F16")  # types of which a mapped tensor has NumPy's own
+
+
+_Networks = TargetNetworks | Callable[[], TargetNetworks]
 
 
 @dataclass(frozen=True)
@@ -70,25 +72,25 @@ def export_checkpoint(
     *,
     tap_layers: tuple[int, ...] | None = None,
     flow_steps: int = FLOW_STEPS,
+    comparing: bool = True,
     on_graph: Callable[[str], None] = lambda name: None,
 ) -> list[Comparison]:
-    """Write the graphs of a checkpoint folder into `folder`, compare them with PyTorch.
+    """Write the graphs of a checkpoint folder into `folder`, compare them with PyTorch if `comparing`.
 
     Another folder than `model` gets a copy of the checkpoint first. `on_graph` hears of each graph before it
     is made. Raises `WorkFailed` where a graph differs from PyTorch over the tolerance.
     """
     model, folder = Path(model), Path(folder)
     config = TargetConfig.load(model)
+    tap_layers = _checked_taps(tap_layers, config.text.num_hidden_layers)
     if folder.resolve() != model.resolve():
         copy_checkpoint(config, folder)
-    target = load_target(folder)
-    tap_layers = _checked_taps(tap_layers, config.text.num_hidden_layers)
     places = tensor_places(folder)
+    outline = outline_target(folder, {name: place.shape for name, place in places.items()})
     hashes = {path.name: sha256(path) for path in weights_files(folder)}
-    for name, trace in _tracers(target, tap_layers, flow_steps).items():
+    for name, trace in _tracers(outline, StoredWeights(outline, places), tap_layers, flow_steps).items():
         on_graph(name)
         graph = trace()
-        point_into_checkpoint(graph, places)
         record = GraphRecord(name, tap_layers, flow_steps, hashes)
         onnx.helper.set_model_props(graph, record.to_metadata())
         save_graph(graph, folder, name)
@@ -96,7 +98,11 @@ def export_checkpoint(
             unroll(graph, "noise", "time", flow_times(flow_steps)[:-1])
             onnx.helper.set_model_props(graph, replace(record, graph="action").to_metadata())
             save_graph(graph, folder, "action")
-    comparisons = compare(TorchNetworks(target, tap_layers, flow_steps), OnnxNetworks(folder, threads=1))
+    if not comparing:
+        return []
+    comparisons = compare(
+        lambda: TorchNetworks(load_target(folder), tap_layers, flow_steps), lambda: OnnxNetworks(folder, threads=1)
+    )
     if failed := [c for c in comparisons if not c.passed]:
         raise WorkFailed(
             f"export of {folder}: {failed[0].output} differs from PyTorch by {failed[0].error:.1e}, "
@@ -105,15 +111,24 @@ def export_checkpoint(
     return comparisons
 
 
-def compare(reference: TargetNetworks, networks: TargetNetworks) -> list[Comparison]:
-    """Run prefill, one token, a block and the action head of both on the same random input."""
-    expected, found = (_exercise(each, np.random.default_rng(0)) for each in (reference, networks))
+def compare(reference: _Networks, networks: _Networks) -> list[Comparison]:
+    """Run prefill, one token, a block and the action head of both on the same random input.
+
+    Each may be a function that makes them: then they are let go before the other ones are made.
+    """
+    expected, found = (_exercise_made(each, np.random.default_rng(0)) for each in (reference, networks))
     return [
         Comparison(
             name, float(np.abs(expected[name] - found[name]).max()), 1e-3 if name == "action" else 1e-4
         )
         for name in expected
     ]
+
+
+def _exercise_made(networks: _Networks, random: np.random.Generator) -> dict[str, np.ndarray]:
+    outputs = _exercise(networks() if callable(networks) else networks, random)
+    gc.collect()  # modules refer to one another in circles
+    return outputs
 
 
 def _exercise(networks: TargetNetworks, random: np.random.Generator) -> dict[str, np.ndarray]:
@@ -152,32 +167,26 @@ def _checked_taps(tap_layers: tuple[int, ...] | None, layers: int) -> tuple[int,
 
 
 def _tracers(
-    target: AlpamayoTarget, tap_layers: tuple[int, ...], flow_steps: int
+    target: AlpamayoTarget, stored: StoredWeights, tap_layers: tuple[int, ...], flow_steps: int
 ) -> dict[str, Callable[[], onnx.ModelProto]]:
     layers = target.config.text.num_hidden_layers
     each_past = [{0: DYNAMIC}] * layers
-    config = target.config
-
-    def vision() -> onnx.ModelProto:
-        dynamic = ({0: DYNAMIC, 1: DYNAMIC}, *[{0: DYNAMIC}] * 4)
-        return trace_graph(VisionGraph(target), _vision_example(config), VISION_INPUTS, VISION_OUTPUTS, dynamic)
-
-    def text() -> onnx.ModelProto:
-        dynamic = (*[{0: DYNAMIC}] * 3, {0: DYNAMIC, 1: DYNAMIC}, {1: DYNAMIC}, {0: DYNAMIC}, each_past)
-        return trace_graph(
-            TextGraph(target, tap_layers),
-            _text_example(config),
-            text_inputs(layers),
+    of = partial(trace_graph, stored)
+    return {
+        "vision": lambda: of(
+            VisionGraph(target), lambda: _vision_example(target.config), VISION_INPUTS, VISION_OUTPUTS,
+            ({0: DYNAMIC, 1: DYNAMIC}, *[{0: DYNAMIC}] * 4),
+        ),
+        "text": lambda: of(
+            TextGraph(target, tap_layers), lambda: _text_example(target.config), text_inputs(layers),
             text_outputs(layers),
-            dynamic,
-        )
-
-    def action_step() -> onnx.ModelProto:
-        dynamic = ({}, {}, {}, {}, each_past)
-        names = action_step_inputs(layers)
-        return trace_graph(ActionStep(target, flow_steps), _action_example(config), names, ACTION_OUTPUTS, dynamic)
-
-    return {"vision": vision, "text": text, ACTION_STEP: action_step}
+            (*[{0: DYNAMIC}] * 3, {0: DYNAMIC, 1: DYNAMIC}, {1: DYNAMIC}, {0: DYNAMIC}, each_past),
+        ),
+        ACTION_STEP: lambda: of(
+            ActionStep(target, flow_steps), lambda: _action_example(target.config), action_step_inputs(layers),
+            ACTION_OUTPUTS, ({}, {}, {}, {}, each_past),
+        ),
+    }  # fmt: skip
 
 
 def unroll(step: onnx.ModelProto, state: str, time: str, times: np.ndarray) -> onnx.ModelProto:
@@ -218,11 +227,16 @@ def _renamed(node: onnx.NodeProto, names: dict[str, str], index: int) -> onnx.No
     return copy
 
 
-def trace_graph(module: torch.nn.Module, example: tuple, inputs, outputs, dynamic: tuple) -> onnx.ModelProto:
+def trace_graph(
+    stored: StoredWeights, module: torch.nn.Module, example: Callable[[], tuple], inputs, outputs, dynamic: tuple
+) -> onnx.ModelProto:
+    """The graph of a module on the meta device, its initializers where `stored` has them."""
+    with torch.device("meta"):
+        inputs_without_numbers = example()
     with _quiet_exporter(), torch.no_grad():
         program = torch.onnx.export(
             module.eval(),
-            example,
+            inputs_without_numbers,
             dynamo=True,
             dynamic_shapes=dynamic,
             opset_version=OPSET,
@@ -231,7 +245,9 @@ def trace_graph(module: torch.nn.Module, example: tuple, inputs, outputs, dynami
             optimize=False,
             verbose=False,
         )
-    graph = ir.to_proto(optimizer.optimize(program.model, input_size_limit=_FOLDED))
+    stored.refer(program.model, module)
+    optimizer.optimize_ir(program.model, input_size_limit=_FOLDED, should_fold=lambda node: keeps(node, _FOLDED))
+    graph = ir.to_proto(program.model)
     for node in graph.graph.node:
         del node.metadata_props[:]  # stack traces, larger than the graph
     del graph.graph.value_info[:]
@@ -295,45 +311,6 @@ def _past_example(config: TargetConfig, cached: int) -> list[torch.Tensor]:
     ]
 
 
-def point_into_checkpoint(graph: onnx.ModelProto, places: dict[str, TensorPlace]) -> None:
-    """Replace the data of initializers that are tensors of the checkpoint, byte for byte, by references.
-
-    The exporter transposes some weights; those get their transposition back, a session folds it again.
-    """
-    by_content = {
-        _content(place.map()): place
-        for place in places.values()
-        if place.length >= _SMALL and place.dtype in _EXACT
-    }
-    transpositions = []
-    for tensor in graph.graph.initializer:
-        values = onnx.numpy_helper.to_array(tensor)
-        if (place := by_content.get(_content(values))) is not None:
-            _refer(tensor, place)
-        elif values.ndim == 2 and (place := by_content.get(_content(values.T))) is not None:
-            stored = f"{tensor.name}.stored"
-            transpositions.append(
-                onnx.helper.make_node("Transpose", [stored], [tensor.name], f"{stored}.T", perm=[1, 0])
-            )
-            tensor.name, tensor.dims[:] = stored, place.shape
-            _refer(tensor, place)
-    nodes = [*transpositions, *graph.graph.node]
-    del graph.graph.node[:]
-    graph.graph.node.extend(nodes)
-
-
-def _content(values: np.ndarray) -> tuple:
-    return values.dtype.name, values.shape, hashlib.sha256(np.ascontiguousarray(values)).digest()
-
-
-def _refer(tensor: onnx.TensorProto, place: TensorPlace) -> None:
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    del tensor.external_data[:]
-    for key, value in (("location", place.path.name), ("offset", place.offset), ("length", place.length)):
-        tensor.external_data.add(key=key, value=str(value))
-
-
 def save_graph(graph: onnx.ModelProto, folder: Path, name: str) -> None:
     """Constants that are not in the checkpoint stay inside while they are small, else they get a file."""
     own = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
@@ -344,5 +321,5 @@ def save_graph(graph: onnx.ModelProto, folder: Path, name: str) -> None:
         str(folder / f"{name}.onnx"),
         save_as_external_data=own > 2**20,
         location=data.name,
-        size_threshold=_SMALL,
+        size_threshold=KEPT_INSIDE,
     )

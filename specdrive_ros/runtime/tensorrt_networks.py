@@ -44,6 +44,8 @@ Shapes = dict[str, tuple[int, ...]]
 class TensorRtNetworks(GraphNetworks):
     """`TargetNetworks` over the engines of vision, text and action_step."""
 
+    runtime = "tensorrt"
+
     def __init__(self, folder: Path, engines: dict[str, ServedEngine], device: Device, use_graphs: bool = True):
         config, record = TargetConfig.load(folder), engines["text"].record
         super().__init__(config, record.tap_layers, engines["action_step"].record.flow_steps)

@@ -28,6 +28,7 @@ _ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
+_OF_A_SESSION = 3  # times the weights in float32; measured, see docs/tutorials/engines.md
 _NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
 
@@ -44,6 +45,13 @@ class TensorPlace:
     def map(self) -> np.ndarray:
         """The tensor, mapped read-only; bfloat16 as its bits (uint16)."""
         return np.memmap(self.path, _NUMPY[self.dtype], "r", self.offset, self.shape)
+
+    def read(self) -> np.ndarray:
+        """The tensor as float32: mapped where it is stored so, else converted."""
+        values = self.map()
+        if self.dtype == "BF16":
+            return (values.astype(np.uint32) << 16).view(np.float32)
+        return values.astype(np.float32, copy=False)
 
 
 def weights_files(folder: Path) -> list[Path]:
@@ -72,6 +80,19 @@ def tensor_places(folder: Path) -> dict[str, TensorPlace]:
     for path in weights_files(folder):
         places.update(_read_header(path))
     return places
+
+
+def comparison_bytes(folder: Path) -> int:
+    """About what a session of the graphs takes in memory, which is more than PyTorch takes: weights in float32, and
+    again as it concatenates and packs them."""
+    numbers = sum(int(np.prod(place.shape, dtype=np.int64)) for place in tensor_places(folder).values())
+    return _OF_A_SESSION * 4 * numbers
+
+
+def available_bytes() -> int:
+    """What this machine could give a process without swapping."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
 def sha256(path: Path) -> str:

@@ -28,19 +28,21 @@ _SHOWN = 3  # names listed before "and N more"
 def load_target(folder: str | Path, *, dtype: torch.dtype | None = torch.float32) -> AlpamayoTarget:
     """The target of a checkpoint folder, in evaluation mode. `dtype` None keeps that of the file."""
     folder = Path(folder)
-    config = TargetConfig.load(folder)
-    with torch.device("meta"):
-        target = AlpamayoTarget(config)
     weights = read_weights(folder)
-    check_names_and_shapes(
-        str(folder),
-        {name: value.shape for name, value in target.state_dict().items()},
-        {name: value.shape for name, value in weights.items()},
-    )
-    if dtype is not None:
-        weights = {name: value.to(dtype) for name, value in weights.items()}
+    target = outline_target(folder, {name: tuple(value.shape) for name, value in weights.items()})
+    if dtype is not None:  # one by one: the file's tensors are mapped, and each is let go once it is converted
+        weights = {name: weights.pop(name).to(dtype) for name in list(weights)}
     target.load_state_dict(weights, strict=True, assign=True)
     _make_rotary_embeddings(target)
+    return target.eval()
+
+
+def outline_target(folder: str | Path, shapes: dict[str, tuple[int, ...]]) -> AlpamayoTarget:
+    """The target without numbers, on the meta device. shapes: of the checkpoint's tensors, which must be all it has."""
+    with torch.device("meta"):
+        target = AlpamayoTarget(TargetConfig.load(folder))
+    expected = {name: tuple(value.shape) for name, value in target.state_dict().items()}
+    check_names_and_shapes(str(folder), expected, shapes)
     return target.eval()
 
 

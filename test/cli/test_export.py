@@ -38,3 +38,19 @@ def test_json_document(capsys, exported, monkeypatch):
     assert document["outputs"] == [{"output": "token logits", "error": 1e-6, "tolerance": 1e-4}]
     assert set(document["graphs"]) == {"vision.onnx", "text.onnx", "action.onnx", "action_step.onnx"}
     assert document["folder"] == os.fspath(exported)
+
+
+def test_no_comparison_where_memory_is_short(capsys, exported, monkeypatch):
+    from specdrive_ros.runtime import export, weights_file
+
+    asked = []
+    monkeypatch.setattr(export, "export_checkpoint", lambda *_, comparing, **__: asked.append(comparing) or [])
+    monkeypatch.setattr(weights_file, "available_bytes", lambda: 1000)
+    assert main(["export", str(exported), str(exported)]) == 0
+    error = capsys.readouterr().err
+    assert "no comparison with PyTorch: it needs about" in error and "--compare does it all the same" in error
+    assert main(["export", str(exported), str(exported), "--compare"]) == 0
+    monkeypatch.setattr(weights_file, "available_bytes", lambda: 10**12)
+    assert main(["export", str(exported), str(exported)]) == 0
+    assert main(["export", str(exported), str(exported), "--no-compare"]) == 0
+    assert asked == [False, True, True, False]

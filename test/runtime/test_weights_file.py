@@ -6,7 +6,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_files
+from specdrive_ros.runtime.weights_file import (
+    TensorPlace,
+    available_bytes,
+    comparison_bytes,
+    sha256,
+    tensor_places,
+    weights_files,
+)
 
 
 @pytest.fixture
@@ -25,6 +32,22 @@ def test_places_are_those_of_the_library(folder):
     for name, values in load_file(folder / "model.safetensors").items():
         np.testing.assert_array_equal(places[name].map(), values)
         assert places[name].shape == values.shape
+
+
+def test_read_is_float32_whatever_is_stored(folder, tmp_path):
+    places = tensor_places(folder)
+    for name in "abc":
+        assert places[name].read().dtype == np.float32
+        np.testing.assert_array_equal(places[name].read(), places[name].map())
+    (tmp_path / "half").write_bytes(np.array([0x3F80, 0xC000, 0x3E20], np.uint16).tobytes())
+    stored = TensorPlace(tmp_path / "half", 0, 6, "BF16", (3,))
+    np.testing.assert_array_equal(stored.read(), np.array([1.0, -2.0, 0.15625], np.float32))
+
+
+def test_memory_of_a_comparison(folder):
+    """Nine numbers, three times in float32; and a machine has some memory free."""
+    assert comparison_bytes(folder) == 3 * 4 * (6 + 2 + 1)
+    assert available_bytes() > 10e6
 
 
 def test_shards(folder):

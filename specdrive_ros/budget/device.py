@@ -1,0 +1,106 @@
+"""What a device can do at most: memory, bandwidth and dense arithmetic, each number with where it is from.
+
+A YAML file under `engines/devices/` or anywhere else; `engines/device.schema.json` says the same to editors and CI.
+Knows no model.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdrive_ros.budget.yaml_file import find_file, is_number, parse, read_yaml, require
+from specdrive_ros.errors import InputError
+
+DEVICES = Path("engines") / "devices"
+ARITHMETIC = ("fp32", "fp16", "fp8", "int8", "fp4")  # fp16 is also bf16's; fp32 is that of the plain cores
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How the language model's matrices are kept and multiplied. bits: of a weight, its share of scales included;
+    unpacks: whether every weight is made fp16 again before it is multiplied."""
+
+    name: str
+    bits: float
+    arithmetic: str
+    unpacks: bool = False
+
+
+PRECISIONS = {
+    one.name: one
+    for one in (
+        Precision("fp16", 16, "fp16"),
+        Precision("bf16", 16, "fp16"),
+        Precision("fp8", 8, "fp8"),
+        Precision("int8", 8, "int8"),
+        Precision("int4", 4.25, "fp16", unpacks=True),  # groups of 128 with a scale and a zero
+        Precision("w4a8", 4.5, "int8"),  # blocks of 32 with a scale of 16 bits; rounded rows times whole numbers
+        Precision("nvfp4", 4.5, "fp4"),  # blocks of 16 with a scale of 8 bits
+    )
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number and the address it was read at. note: how it follows from what stands there, where it does not stand
+    there as it is."""
+
+    value: float
+    source: str
+    note: str = ""
+
+    def __post_init__(self):
+        require(is_number(self.value) and self.value > 0, "value", "a number above 0", self.value)
+        https = isinstance(self.source, str) and self.source.startswith("https://")
+        require(https, "source", "an address that begins with https://", self.source)
+
+
+@dataclass(frozen=True)
+class Device:
+    """memory_gb, bandwidth_gb_per_s: 10^9 bytes, and a second
+    tflops:        10^12 operations a second without sparsity, of the GPU alone, with sums kept in fp32 where there is
+                   a choice; by arithmetic
+    shared_memory: whether processor and operating system live in the same memory
+    """
+
+    title: str
+    memory_gb: Fact
+    bandwidth_gb_per_s: Fact
+    tflops: dict[str, Fact]
+    shared_memory: bool = False
+
+    def __post_init__(self):
+        require(isinstance(self.title, str) and self.title != "", "title", "the device's name", self.title)
+        known = {"fp32", "fp16"} <= set(self.tflops) <= set(ARITHMETIC)
+        require(known, "tflops", f"fp32, fp16 and others of {', '.join(ARITHMETIC)}", list(self.tflops))
+        require(isinstance(self.shared_memory, bool), "shared_memory", "true or false", self.shared_memory)
+
+    def flop_per_s(self, precision: Precision) -> float:
+        """Raises `InputError` where the device does not compute in it."""
+        if precision.arithmetic not in self.tflops:
+            able = [name for name, one in PRECISIONS.items() if one.arithmetic in self.tflops]
+            raise InputError(
+                f"precision {precision.name}: {self.title} has no {precision.arithmetic} arithmetic; "
+                f"it should be one of {', '.join(able)}"
+            )
+        return 1e12 * self.tflops[precision.arithmetic].value
+
+    @property
+    def plain_flop_per_s(self) -> float:
+        """Of the cores that are not for matrices."""
+        return 1e12 * self.tflops["fp32"].value
+
+    @property
+    def bytes_per_s(self) -> float:
+        return 1e9 * self.bandwidth_gb_per_s.value
+
+
+def find_device(name: str | Path) -> Device:
+    """A device by name (of `engines/devices/`) or by path. Raises `InputError` for what is wrong in it."""
+    path = find_file("device", DEVICES, name)
+    return parse(Device, read_yaml(path), str(path))
+
+
+def find_precision(name: str) -> Precision:
+    if name not in PRECISIONS:
+        raise InputError(f"precision {name!r}: should be one of {', '.join(PRECISIONS)}")
+    return PRECISIONS[name]
