@@ -69,8 +69,7 @@ class Planner:
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
         self.decoder = make_decoder(networks, self.rules, draft, settings.checkpoint, tokenizer, costs)
-        shape = (self.config.action_space.n_waypoints, 2)
-        self.noise = np.float32(settings.action_noise) * np.random.default_rng(seed).standard_normal(shape, np.float32)
+        self.reseed(seed)
         self._cache: KeyValueCache | None = None
 
     @classmethod
@@ -135,6 +134,12 @@ class Planner:
             stages.append(self.plan(observation).stage_ms)
         self.forget()
         return stages
+
+    def reseed(self, seed: int) -> None:
+        """The noise that the action head starts from in the next cycles is that of this seed."""
+        shape = (self.config.action_space.n_waypoints, 2)
+        spread = np.float32(self.settings.action_noise)
+        self.noise = spread * np.random.default_rng(seed).standard_normal(shape, np.float32)
 
     def forget(self) -> None:
         """The clock or the scene has changed: nothing of earlier cycles rides along in the next."""

@@ -28,5 +28,6 @@ COMMANDS = {
     "ablate": Command("the paper's tables: drafts trained, measured and looked into, with intervals", extra="train"),
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
     "engine": Command("compile graphs for a device; list, inspect, verify, prune what was compiled", extra="tensorrt-rtx"),
+    "serve": Command("serve the planner as a driver over AlpaSim's gRPC contract", extra="alpasim"),
     "golden": Command("compare this implementation with reference numbers", extra="train"),
 }
