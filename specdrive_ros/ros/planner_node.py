@@ -70,6 +70,7 @@ def load_planner(settings: dict) -> Planner:
         runtime=settings["runtime"],
         seed=settings["seed"],
         draft=settings["draft"] or None,
+        action_steps_late=settings["action_steps_late"],
         **limit,
     )
 
