@@ -294,7 +294,7 @@ def test_fewer_action_steps_only_where_allowed_and_only_when_late(planner, obser
         np.testing.assert_array_equal(same.xyz, free.xyz)
         assert same.action_steps == 0
     assert fewer.action_steps == 3 and fewer.token_ids == free.token_ids
-    assert 1e-3 < np.abs(fewer.xyz - free.xyz).max() < 20
+    assert np.abs(fewer.xyz - free.xyz).max() > 1e-3 and np.isfinite(fewer.xyz).all()
 
 
 @pytest.mark.parametrize("steps", (-1, 10, 11))
