@@ -21,6 +21,7 @@ from .small_world import CAMERAS, SPEED, SUCCESS, ConstantVelocity, World, make_
 
 FIRST_NS = 50 * NANOSECONDS
 BAG_S, PLANNABLE_S = 3.0, 1.5
+MOST_UNDER_WAY = 14  # messages: those of a fifth of a second
 TYPES = {"sensor_msgs/msg/Image": Image, "nav_msgs/msg/Odometry": Odometry}
 
 
@@ -50,9 +51,14 @@ def bag(tmp_path):
 
 
 class Player:
-    """Publishes a bag's messages when they are due, and `/clock` with them, as `ros2 bag play --clock` does."""
+    """Publishes a bag's messages when they are due, and `/clock` with them, as `ros2 bag play --clock` does.
 
-    def __init__(self, graph, path, rate: float, rounds: int = 1):
+    Player and node share this process: on a busy machine the player waits for what is under way rather than see who
+    starves whom.
+    """
+
+    def __init__(self, graph, planner_node, path, rate: float, rounds: int = 1):
+        self._planner_node, self._sent, self._sent_s = planner_node, 0, 0.0
         with Reader(path) as reader:
             rows = [(at_ns, connection.topic, bytes(raw)) for connection, at_ns, raw in reader.messages()]
             kinds = {connection.topic: TYPES[connection.msgtype] for connection in reader.connections}
@@ -73,11 +79,16 @@ class Player:
     def finished(self) -> bool:
         """Plays what is due; True when all has been played."""
         self._begun = self._begun or time.monotonic()
-        while self._due and self._due[0][0] <= time.monotonic() - self._begun:
+        while self._due and self._due[0][0] <= time.monotonic() - self._begun and self._has_room():
             _, at_ns, topic, raw = self._due.pop(0)
             self.clock.publish(Clock(clock=stamp(at_ns)))
             self.publishers[topic].publish(raw)
+            self._sent, self._sent_s = self._sent + 1, time.monotonic()
         return not self._due
+
+    def _has_room(self) -> bool:
+        under_way = self._sent - self._planner_node.messages_received
+        return under_way < MOST_UNDER_WAY or time.monotonic() - self._sent_s > 2.0  # else one is lost
 
 
 class Remembering(ConstantVelocity):
@@ -94,9 +105,9 @@ def played(graph, bag, rate: float, rounds: int = 1):
     planner = Remembering()
     node, _ = make_planner(graph, "use_sim_time:=true", load=lambda settings: planner)
     assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
-    world, player = World(graph, node), Player(graph, bag, rate, rounds)
+    world, player = World(graph, node), Player(graph, node, bag, rate, rounds)
     assert graph.spin_until(world.matched) and graph.spin_until(player.matched)
-    assert graph.spin_until(player.finished, 60.0)
+    assert graph.spin_until(player.finished, 150.0)
     last_ns = FIRST_NS + round(BAG_S * NANOSECONDS)
     assert graph.spin_until(lambda: planned(world) and planned(world)[-1] == last_ns), "it is not behind at the end"
     node.close()
@@ -110,11 +121,17 @@ def planned(world) -> list[int]:
 
 
 def assert_from_the_bag(observation) -> None:
-    """t0 is one of the bag's camera sets with the frames up to it, and the history is that of 1.5 s at 5 m/s."""
+    """t0 is one of the bag's camera sets, its frames lead up to it, and the history is that of 1.5 s at 5 m/s.
+
+    A frame lost on the way (cameras are best effort) is stood in for by a neighbour, and counted.
+    """
     since_ns = observation.t0_ns - FIRST_NS
-    newest = since_ns * 50 // NANOSECONDS
-    for frames in observation.frames.values():
-        assert list(frames[:, 0, 0, 0]) == [newest - 15, newest - 10, newest - 5, newest]
+    for camera, frames in observation.frames.items():
+        stamps = observation.frame_stamps_ns[camera]
+        assert list(frames[:, 0, 0, 0]) == [(each - FIRST_NS) * 50 // NANOSECONDS for each in stamps.tolist()]
+        assert (np.diff(stamps) >= 0).all() and observation.t0_ns - 3 * NANOSECONDS // 10 <= stamps[0], stamps
+        assert stamps[-1] == observation.t0_ns, "nothing of before the clock went back"
+        assert observation.repeated_frames or (np.diff(stamps) == NANOSECONDS // 10).all(), stamps
     assert since_ns % (NANOSECONDS // 10) == 0 and since_ns >= PLANNABLE_S * NANOSECONDS
     np.testing.assert_allclose(observation.history.xyz[:, 0], SPEED * 0.1 * np.arange(-15, 1), atol=1e-6)
     assert observation.history.speed_mps == pytest.approx(SPEED)
