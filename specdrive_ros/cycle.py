@@ -47,9 +47,11 @@ class Planner:
 
     pace:   may shorten the reasoning; without one it takes as long as it takes.
     limits: of the plan's checks.
+    action_steps_late: steps of the action head where the pace says that all would be late; 0: never fewer.
     """
 
     pace: Pace = UNHURRIED
+    action_steps_late: int = 0
     limits: PlanLimits = PlanLimits()
 
     def __init__(
@@ -69,8 +71,7 @@ class Planner:
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
         self.decoder = make_decoder(networks, self.rules, draft, settings.checkpoint, tokenizer, costs)
-        shape = (self.config.action_space.n_waypoints, 2)
-        self.noise = np.float32(settings.action_noise) * np.random.default_rng(seed).standard_normal(shape, np.float32)
+        self.reseed(seed)
         self._cache: KeyValueCache | None = None
 
     @classmethod
@@ -83,6 +84,7 @@ class Planner:
         threads: int = DEFAULT_THREADS,
         max_new_tokens: int | None = None,
         draft: str | None = NO_DRAFT,
+        action_steps_late: int = 0,
     ) -> "Planner":
         """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded.
 
@@ -99,7 +101,17 @@ class Planner:
                 f"{settings.checkpoint}: the action head has {networks.flow_steps} steps, the model's "
                 f"settings say {settings.action_steps}; export it again"
             )
-        return cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed, draft=draft)
+        planner = cls(settings, networks, TargetTokenizer.load(networks.config), seed=seed, draft=draft)
+        planner.allow_fewer_action_steps(action_steps_late)
+        return planner
+
+    def allow_fewer_action_steps(self, steps: int) -> None:
+        """Where all would be late; 0: never. Raises `InputError` for a number that is not fewer."""
+        if not 0 <= steps < self.networks.flow_steps:
+            raise InputError(f"action_steps_late: {steps}; should be from 0 to {self.networks.flow_steps - 1}")
+        if steps:
+            self.networks.prepare_steps()
+        self.action_steps_late = steps
 
     @property
     def cameras(self) -> tuple[str, ...]:
@@ -112,8 +124,9 @@ class Planner:
         state = self.perceive(observation, stage_ms, self.decoder.carried())
         reasoning = self.decoder.decode(state, self.pace)
         stage_ms |= reasoning.stage_ms
+        steps = self._fewer_action_steps()
         with _timed(stage_ms, "action"):
-            plan = self._drive(observation, reasoning, self._act(state))
+            plan = self._drive(observation, reasoning, self._act(state, steps or None), steps)
         with _timed(stage_ms, "check"):
             found = check(plan, observation, self.limits)
         return replace(plan, violations=found.violations, warnings=found.warnings, stage_ms=stage_ms)
@@ -135,6 +148,12 @@ class Planner:
             stages.append(self.plan(observation).stage_ms)
         self.forget()
         return stages
+
+    def reseed(self, seed: int) -> None:
+        """The noise that the action head starts from in the next cycles is that of this seed."""
+        shape = (self.config.action_space.n_waypoints, 2)
+        spread = np.float32(self.settings.action_noise)
+        self.noise = spread * np.random.default_rng(seed).standard_normal(shape, np.float32)
 
     def forget(self) -> None:
         """The clock or the scene has changed: nothing of earlier cycles rides along in the next."""
@@ -187,12 +206,17 @@ class Planner:
         self._cache.truncate(0)
         return self._cache
 
-    def _act(self, state: DecodingState) -> np.ndarray:
+    def _fewer_action_steps(self) -> int:
+        """Steps of the action head where they are fewer than the model's own, else 0."""
+        return self.action_steps_late if self.action_steps_late and self.pace.must_shorten_action() else 0
+
+    def _act(self, state: DecodingState, steps: int | None = None) -> np.ndarray:
         """[64, 2] normalised accelerations and curvatures."""
         positions = text_positions(state.cache.length, len(self.noise), state.rope_delta)
-        return self.networks.act(self.noise, positions, state.cache, visible=state.cache.length)
+        how = {} if steps is None else {"steps": steps}
+        return self.networks.act(self.noise, positions, state.cache, visible=state.cache.length, **how)
 
-    def _drive(self, observation: Observation, reasoning: Reasoning, action: np.ndarray) -> Plan:
+    def _drive(self, observation: Observation, reasoning: Reasoning, action: np.ndarray, fewer_steps: int) -> Plan:
         history, space = observation.history, self.config.action_space
         v0_mps = float(speed_at_t0(space, history.xyz, history.rotation))
         trajectory = action_to_trajectory(space, action, v0_mps)
@@ -208,6 +232,7 @@ class Planner:
             v0_mps=v0_mps,
             truncated=reasoning.truncated,
             target_passes=reasoning.target_passes,
+            action_steps=fewer_steps,
             drafted=reasoning.drafted,
         )
 

@@ -31,6 +31,15 @@ def quaternion_from_yaw(yaw: np.ndarray) -> np.ndarray:
     return np.stack([zero, zero, np.sin(half), np.cos(half)], axis=-1)
 
 
+def quaternion_product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """[..., 4] each -> the turn `second` seen from the body that `first` has turned, as matrices multiply."""
+    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    a, b = first[..., :3], second[..., :3]
+    vector = first[..., 3:] * b + second[..., 3:] * a + np.cross(a, b)
+    scalar = first[..., 3:] * second[..., 3:] - np.sum(a * b, axis=-1, keepdims=True)
+    return np.concatenate([vector, scalar], axis=-1)
+
+
 def yaw_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
     """[..., 4] -> [...] heading of the body's x axis in the ground plane."""
     return yaw_from_matrix(matrix_from_quaternion(quaternion))

@@ -20,6 +20,7 @@ class Plan:
     v0_mps:          speed at t0 that the rollout starts from, m/s.
     truncated:       the chain of causation was closed before the model ended it.
     target_passes:   passes of the target spent on reasoning, prefill not counted.
+    action_steps:    steps of the action head where they were fewer than the model's own, else 0.
     drafted:         tokens that drafts supplied, by the draft's name.
     violations:      checks of safety/plan_checks.py that the plan does not pass; empty when it may be driven.
     warnings:        checks that it does not pass and that do not forbid to drive it.
@@ -37,6 +38,7 @@ class Plan:
     v0_mps: float
     truncated: bool = False
     target_passes: int = 0
+    action_steps: int = 0
     drafted: dict[str, int] = field(default_factory=dict)
     violations: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -262,6 +262,54 @@ def test_a_cycle_in_a_hurry_still_plans_and_says_so(planner, observation):
     assert planner.plan(observation).token_ids == free.token_ids, "the next one has its time again"
 
 
+class InTimeButForTheAction(AtOnce):
+    """A pace that has time for the reasoning only."""
+
+    def must_close(self) -> bool:
+        return False
+
+    def must_shorten_action(self) -> bool:
+        return True
+
+    def nodes(self, asked: int) -> int:
+        return asked
+
+    def note_pass(self, rows: int, milliseconds: float) -> None:
+        return None
+
+
+def test_fewer_action_steps_only_where_allowed_and_only_when_late(planner, observation):
+    free = planner.plan(observation)
+    planner.pace = InTimeButForTheAction()
+    try:
+        not_allowed = planner.plan(observation)
+        planner.allow_fewer_action_steps(3)
+        fewer = planner.plan(observation)
+        del planner.pace
+        in_time = planner.plan(observation)
+    finally:
+        planner.__dict__.pop("pace", None)
+        planner.allow_fewer_action_steps(0)
+    for same in (not_allowed, in_time):
+        np.testing.assert_array_equal(same.xyz, free.xyz)
+        assert same.action_steps == 0
+    assert fewer.action_steps == 3 and fewer.token_ids == free.token_ids
+    assert np.abs(fewer.xyz - free.xyz).max() > 1e-3 and np.isfinite(fewer.xyz).all()
+
+
+@pytest.mark.parametrize("steps", (-1, 10, 11))
+def test_action_steps_that_are_not_fewer_are_refused(planner, steps):
+    with pytest.raises(InputError, match="should be from 0 to 9"):
+        planner.allow_fewer_action_steps(steps)
+
+
+def test_fewer_action_steps_need_the_graph_of_one_step(exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "old", ignore=shutil.ignore_patterns("action_step.onnx"))
+    with pytest.raises(InputError, match="action_step.onnx: no such graph"):
+        Planner.load(folder, threads=1, action_steps_late=3)
+    assert Planner.load(folder, threads=1).action_steps_late == 0
+
+
 def test_warm_up_measures_and_leaves_nothing_behind(planner, observation):
     free = planner.plan(observation)
     stages = planner.warm_up(2)

@@ -29,5 +29,6 @@ COMMANDS = {
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
     "engine": Command("compile graphs for a device; list, inspect, verify, prune what was compiled", extra="tensorrt-rtx"),
     "budget": Command("what a planning cycle would take on a device: memory, stage times, whether the deadline holds"),
+    "serve": Command("serve the planner as a driver over AlpaSim's gRPC contract", extra="alpasim"),
     "golden": Command("compare this implementation with reference numbers", extra="train"),
 }

@@ -281,8 +281,8 @@ def _driven(cycle: "DriveCycle") -> "DrivenCycle":
 def _counts(listener: "DriveListener") -> "InputCounts":
     from specdrive_ros.evaluation.drive import InputCounts
 
-    received = listener.counts.received
-    return InputCounts(received["image"], received["odometry"], listener.counts.dropped)
+    counts = listener.counts
+    return InputCounts(counts.received["image"], counts.received["odometry"], counts.dropped, counts.rejected)
 
 
 def _write(args: Namespace, log: "DriveLog", out: Path) -> dict:

@@ -8,13 +8,16 @@ from typing import Protocol
 
 
 class Pace(Protocol):
-    """Who decides how wide the next pass is and whether there is one."""
+    """Who decides how wide the next pass is, whether there is one, and whether the action head takes fewer steps."""
 
     def nodes(self, asked: int) -> int:
         """Nodes a draft may propose for the next pass: `asked` or fewer, at least 1."""
 
     def must_close(self) -> bool:
         """Whether the reasoning has to be closed now."""
+
+    def must_shorten_action(self) -> bool:
+        """Whether all steps of the action head would be too late; asked where a planner may take fewer."""
 
     def note_pass(self, rows: int, milliseconds: float) -> None:
         """A pass over this many rows took so long."""
@@ -27,6 +30,9 @@ class Unhurried:
         return asked
 
     def must_close(self) -> bool:
+        return False
+
+    def must_shorten_action(self) -> bool:
         return False
 
     def note_pass(self, rows: int, milliseconds: float) -> None:

@@ -110,11 +110,15 @@ def list_scenarios(
 
 @dataclass
 class InputCounts:
-    """Messages that came in and observations that were lost; filled while driving."""
+    """Messages that came in and observations that were lost; filled while driving.
+
+    rejected: input -> reason -> messages that the planner refused. Offline nothing is a message, so nothing is.
+    """
 
     frames: int = 0
     odometry: int = 0
     dropped: int = 0
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 class DriveListener(Protocol):
@@ -377,6 +381,8 @@ def drive_summary(
         ),
         latency_ms=latency_summary([cycle.plan.stage_ms for cycle in planned]),
         reasoning=reasoning_summary(cycle.plan for cycle in planned),
-        inputs=inputs_summary(frames=counts.frames, odometry=counts.odometry),
+        inputs=inputs_summary(
+            frames=counts.frames, odometry=counts.odometry, rejected_by_input=counts.rejected or None
+        ),
         scenarios=[result.summary_row() for result in results],
     )

@@ -5,6 +5,7 @@ types below, and writes it. Knows nothing of where the rows came from.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -109,9 +110,23 @@ def cycles_summary(
     }
 
 
-def inputs_summary(*, frames: int, odometry: int, rejected: Mapping[str, int] | None = None) -> dict:
-    """Counts of messages in; `rejected` maps a reason to how many were refused for it."""
-    return {"frames": frames, "odometry": odometry, "rejected": dict(sorted((rejected or {}).items()))}
+def inputs_summary(
+    *,
+    frames: int,
+    odometry: int,
+    rejected: Mapping[str, int] | None = None,
+    rejected_by_input: Mapping[str, Mapping[str, int]] | None = None,
+) -> dict:
+    """Counts of messages in; `rejected` maps a reason to how many were refused for it.
+
+    rejected_by_input: the same for each input; `rejected` is then their sum. Left out of the document where None.
+    """
+    counted = {"frames": frames, "odometry": odometry}
+    if rejected_by_input is None:
+        return counted | {"rejected": dict(sorted((rejected or {}).items()))}
+    total = sum((Counter(reasons) for reasons in rejected_by_input.values()), Counter())
+    inputs = {name: dict(sorted(reasons.items())) for name, reasons in sorted(rejected_by_input.items())}
+    return counted | {"rejected": dict(sorted(total.items())), "rejected_by_input": inputs}
 
 
 def build_summary(
@@ -153,6 +168,9 @@ def validate_summary(summary: Mapping) -> None:
         raise WorkFailed(f"summary.version: {summary['version']}; this program writes {VERSION}")
     for reason, count in summary["inputs"]["rejected"].items():
         _check(count, _COUNT, f"summary.inputs.rejected[{reason!r}]")
+    for name, reasons in summary["inputs"].get("rejected_by_input", {}).items():
+        for reason, count in reasons.items():
+            _check(count, _COUNT, f"summary.inputs.rejected_by_input[{name!r}][{reason!r}]")
     for index, scenario in enumerate(summary.get("scenarios", ())):
         _check(scenario, SCENARIO_PART, f"summary.scenarios[{index}]")
         _check_outcome(scenario["outcome"], f"summary.scenarios[{index}].outcome")

@@ -6,6 +6,7 @@ messages give the same history. Knows nothing of ROS and of frames; one thread a
 
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,20 @@ SMALLEST_QUATERNION = 1e-3  # shorter ones are an unset message, not a badly sca
 LARGEST_VALUE = 1e9  # no place on Earth is further off (metres), no quaternion is longer
 RATE_SPAN_NS = 100_000_000  # extrapolation takes its rates over at least this long
 POSITION_SLACK_M = 0.5  # noise of a position that is no teleport
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Of base_link in odometry's fixed frame: xyz [3] m, quaternion [4] (x, y, z, w), forward speed m/s."""
+
+    xyz: np.ndarray
+    quaternion: np.ndarray
+    speed_mps: float
+
+    @property
+    def rotation(self) -> np.ndarray:
+        """[3, 3], body to fixed frame."""
+        return matrix_from_quaternion(self.quaternion)
 
 
 class OdometryHistory:
@@ -119,6 +134,22 @@ class OdometryHistory:
             self._restarted = False
         return None
 
+    def pose_at(self, at_ns: int) -> Pose | None:
+        """Where the car was or, after the newest sample, goes on to; None while nothing has come.
+
+        Before the oldest sample that one holds. How far the newest may be extrapolated is the caller's to judge.
+        """
+        if not self._stamps:
+            return None
+        stamps, samples = np.array(self._stamps, np.int64), np.array(self._samples, np.float64)
+        at_ns = max(int(at_ns), self._stamps[0])
+        if len(stamps) == 1:
+            return Pose(samples[0, :3], samples[0, 3:7], float(np.nan_to_num(samples[0, 7])))
+        stamps, samples = _extrapolated(stamps, samples, at_ns)
+        xyz, quaternions = interpolate_poses(stamps, samples[:, :3], samples[:, 3:7], np.array([at_ns]))
+        after = int(np.clip(np.searchsorted(stamps, at_ns), 1, len(stamps) - 1))
+        return Pose(xyz[0], quaternions[0], _speed_at(stamps, samples, after, at_ns))
+
     def at(self, t0_ns: int) -> EgoHistory | Refusal:
         """The history that ends at t0, in the ego frame at t0, or why there is none."""
         refusal = self._coverage_refusal(t0_ns)
@@ -198,6 +229,16 @@ def _extrapolated(stamps: np.ndarray, samples: np.ndarray, t0_ns: int) -> tuple[
     moved = ahead * next_mid @ known_mid.T @ (samples[-1, :3] - samples[base, :3])
     newest = np.concatenate([samples[-1, :3] + moved, turned[2], samples[-1, 7:]])
     return np.append(stamps, t0_ns), np.vstack([samples, newest])
+
+
+def _speed_at(stamps: np.ndarray, samples: np.ndarray, after: int, at_ns: int) -> float:
+    """Forward speed within the segment that ends at sample `after`: its twist's, else what its positions say."""
+    segment = slice(after - 1, after + 1)
+    speed = float(np.interp(at_ns - stamps[0], stamps[segment] - stamps[0], samples[segment, 7]))
+    if np.isfinite(speed):
+        return speed
+    moved = in_frame(samples[after, :3], samples[after - 1, :3], matrix_from_quaternion(samples[after - 1, 3:7]))
+    return float(moved[0] / ((stamps[after] - stamps[after - 1]) / NANOSECONDS))
 
 
 def _s(nanoseconds: int) -> str:

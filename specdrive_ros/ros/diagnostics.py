@@ -19,6 +19,8 @@ from specdrive_ros.shapes import NANOSECONDS
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 HARDWARE_ID = "specdrive"
+INPUT_STATUS = "input "  # begins the name of an input's status
+REJECTED = "rejected "  # begins the key of a count of refusals
 SHOW_REFUSAL_S = 2.0  # how long a refused message is shown as a warning
 
 
@@ -125,9 +127,9 @@ class InputMonitor:
             if self._age_s is not None:
                 values["stamp_age_s"] = round(self._age_s, 3)
             values |= self._statistics.values(now_ns)
-            values |= {f"rejected {reason}": count for reason, count in sorted(self._rejected.items())}
+            values |= {REJECTED + reason: count for reason, count in sorted(self._rejected.items())}
             values |= {f"warned {reason}": count for reason, count in sorted(self._warned.items())}
-        return Health(f"input {self.name}", level, code, text, values)
+        return Health(INPUT_STATUS + self.name, level, code, text, values)
 
     def _judge(self, now_ns: int) -> tuple[bytes, str, str]:
         if self._arrived_ns is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Odometry
 from rclpy.context import Context
 from rclpy.node import Node
@@ -21,10 +22,12 @@ from specdrive_ros.msg import CycleStats, Reasoning, Trajectory
 from specdrive_ros.plan import Plan
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import nanoseconds, plan_of, pose_sample, stages_ms
+from specdrive_ros.ros.diagnostics import INPUT_STATUS, REJECTED
 from specdrive_ros.ros.perception import decode_message
 from specdrive_ros.shapes import NANOSECONDS
 
 SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
+PLANNER = "planner"
 KEPT_STAMPS = 600  # half a minute of odometry: no plan that is later is of interest
 
 
@@ -55,10 +58,23 @@ class DriveCycle:
 
 @dataclass
 class MessageCounts:
-    """Messages that reached the listener, and observations the planner says it dropped."""
+    """Messages that reached the listener, and what the planner says it dropped and refused.
+
+    rejected: input -> reason -> messages, as of the planner's last diagnostics; what one refused before it was started
+    anew is counted, too.
+    """
 
     received: Counter = field(default_factory=Counter)
     dropped: int = 0
+    rejected: dict[str, dict[str, int]] = field(default_factory=dict)
+    _newest: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def note_refused(self, name: str, reason: str, count: int) -> None:
+        """count: since the planner was started."""
+        earlier = self._newest.get((name, reason), 0)
+        self._newest[name, reason] = count
+        reasons = self.rejected.setdefault(name, {})
+        reasons[reason] = reasons.get(reason, 0) + (count - earlier if count >= earlier else count)
 
 
 class DriveListener:
@@ -91,6 +107,7 @@ class DriveListener:
             self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.output()),
             self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.output()),
             self.node.create_subscription(String, "/sim/scenario", self._take_event, qos.kept_events()),
+            self.node.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.output()),
         ]
 
     def _listen(self, kind: type, topic: str, part: str, profile):
@@ -103,6 +120,16 @@ class DriveListener:
     @property
     def matched(self) -> bool:
         return all(subscription.get_publisher_count() for subscription in self._subscriptions)
+
+    def _take_diagnostics(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            node, _, name = status.name.partition(": ")
+            if node != PLANNER or not name.startswith(INPUT_STATUS):
+                continue
+            for pair in status.values:
+                if pair.key.startswith(REJECTED):
+                    reason = pair.key.removeprefix(REJECTED)
+                    self.counts.note_refused(name.removeprefix(INPUT_STATUS), reason, int(pair.value))
 
     def _take_event(self, message: String) -> None:
         event = json.loads(message.data)

@@ -105,7 +105,8 @@ class PlannerHealth:
     def _deadline(self, deadline_ms: float, policy: str) -> Health:
         share = sum(self._late) / len(self._late) if self._late else 0.0
         values = {"deadline_ms": deadline_ms, "policy": policy, "late_share": round(share, 3),
-                  "shortened": self._shortened, "cycles": len(self._late)}
+                  "shortened": self._shortened, "cycles": len(self._late),
+                  "fewer_action_steps": sum(plan.action_steps > 0 for plan in self._plans)}
         values |= {f"budget {stage} ms": budget for stage, budget in self._budgets.items()}
         if share > MOSTLY_LATE:
             return Health("deadline", ERROR, "MOSTLY_LATE", f"{share:.0%} of the last cycles were late", values)

@@ -45,7 +45,7 @@ from specdrive_ros.safety.stage_budgets import StageBudgets
 DIAGNOSTICS_PERIOD_S = 1.0
 LOOK_EVERY_S = 0.05  # for a changed status
 WORKER_END_S = 5.0
-CLOSING_S = 0.5  # of the plan in hand when the process ends
+CLOSING_S = 0.3  # of the plan in hand when the process ends
 FRAMES_WAITING, ODOMETRY_WAITING = 8, 400
 
 
@@ -70,6 +70,7 @@ def load_planner(settings: dict) -> Planner:
         runtime=settings["runtime"],
         seed=settings["seed"],
         draft=settings["draft"] or None,
+        action_steps_late=settings["action_steps_late"],
         **limit,
     )
 

@@ -39,6 +39,9 @@ STRUCTURE = (
     ParameterSpec("odometry_frames", "", "child frames that odometry may have, joined by commas; empty for any"),
     ParameterSpec("cycle_hz", 10.0, "most planning cycles a second", 0.1, 100.0),
     ParameterSpec("max_new_tokens", 0, "longest reasoning in tokens, 0 for the model's own limit", 0, 4096),
+    ParameterSpec("action_steps_late", 0,
+                  "steps of the action head where all of its own would be late, with a deadline_policy that shortens; "
+                  "fewer are faster and less accurate, 0: never fewer", 0, 100),
     ParameterSpec("seed", 0, "of the trajectory's noise", 0, 2**31 - 1),
     ParameterSpec("warm_up_cycles", 2, "cycles on grey pictures while configuring; stage budgets begin with them",
                   0, 100),
@@ -48,7 +51,8 @@ STRUCTURE = (
 TUNING = (
     ParameterSpec("deadline_ms", 100.0, "limit from camera message in to trajectory out", 1.0, 60_000.0),
     ParameterSpec("deadline_policy", Policy.REPUBLISH.value,
-                  "off: only reported; shorten: narrower passes, then an early end of the reasoning; republish: "
+                  "off: only reported; shorten: narrower passes, then an early end of the reasoning, "
+                  "then action_steps_late; republish: "
                   "and at the deadline the last valid plan, else a stop; stop: at the deadline a stop",
                   choices=tuple(policy.value for policy in Policy)),
     ParameterSpec("republish_max_age_s", 0.5, "oldest plan that is republished", 0.0, LONGEST_AGE_S),

@@ -161,8 +161,13 @@ class PlanningWorker:
             self._host.get_logger().warning("a plan came after the stop: not published", throttle_duration_sec=1.0)
         else:
             stages = self._publish(decision, perceived, stats, stages)
-        self._budgets.note({stage: ms for stage, ms in stages.items() if stage not in ("total", "wait")})
+        self._note_budgets(stages)
         self._end_cycle(self._patience_ns)
+
+    def _note_budgets(self, stages: Mapping[str, float]) -> None:
+        """What was measured of whole stages: an action head of fewer steps says nothing of what all of them take."""
+        left_out = ("total", "wait", "action") if self._pace.action_shortened else ("total", "wait")
+        self._budgets.note({stage: ms for stage, ms in stages.items() if stage not in left_out})
 
     def _due_ns(self, deadline_ns: int) -> int:
         """When the watch has to act so that what it publishes is out at the deadline."""

@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
-
-from threading import Event, Thread
+from contextlib import suppress
+from threading import Thread
+from typing import NoReturn
 
 import rclpy
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
@@ -16,8 +18,8 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.ros.log_folder import with_logging_that_works
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LONGEST_SPIN_S = 0.1  # how late a signal is noticed
-LONGEST_END_S = 0.9  # from the signal; then the process ends as it is
+LONGEST_SPIN_S = 0.1  # between two looks at the context
+LONGEST_END_S = 0.7  # from the signal; then the process ends as it is, which takes a busy machine some tenths, too
 
 
 class _Stopped(BaseException):
@@ -31,13 +33,13 @@ class _StopRequest:
     compiled code may turn that into an exception of its own and go on, so `made` is asked as well. A spinning
     executor is not interrupted: an exception in the middle of rclpy's own code ends in other ways than planned.
     Python calls no handler while compiled code runs or a callback loads a model, so a thread of its own reads the
-    signal's number from a pipe, and ends the process where the main thread does not get to it in time.
+    signal's number from a pipe, wakes the executor, and ends the process where the main thread does not in time.
     """
 
     def __init__(self):
         self.made = False
         self.interrupts = True
-        self._ended = Event()
+        self.wake: Callable[[], None] = lambda: None
         self._wake_up, self._written = os.pipe()
         os.set_blocking(self._written, False)
         signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
@@ -47,14 +49,10 @@ class _StopRequest:
 
     def _end_in_time(self) -> None:
         os.read(self._wake_up, 1)
-        if not self._ended.wait(LONGEST_END_S):
-            os._exit(0)
-
-    def has_ended(self) -> None:
-        """All was closed in time."""
-        self._ended.set()
-        signal.set_wakeup_fd(-1)
-        os.write(self._written, b"\0")  # the thread ends, too
+        with suppress(Exception):  # an executor that is just being taken down: the process has to end all the same
+            self.wake()
+        time.sleep(LONGEST_END_S)
+        os._exit(0)
 
     def _take(self, number: int, frame: object) -> None:
         self.made = True
@@ -69,12 +67,13 @@ class _StopRequest:
 
 def run_node(
     make: Callable[[], Node], arguments: Sequence[str] | None, begin: Callable = lambda node: None
-) -> int:
-    """Spins one node until a signal; returns the exit code.
+) -> NoReturn:
+    """Spins one node until a signal, then ends the process: with 0, or with 2 and a line for wrong parameters.
 
     begin: called with the node before it spins. A node's `close` runs while it can still publish; it returns False
     where a thread of the node could not be ended.
     """
+    code = 0
     stop = _StopRequest()
     node = None
     try:
@@ -86,6 +85,7 @@ def run_node(
         begin(node)
         executor = SingleThreadedExecutor()
         executor.add_node(node)
+        stop.wake = lambda: executor.create_task(lambda: None)  # woken without work to do it would wait on
         stop.interrupts = False
         while rclpy.ok() and not stop.made:
             executor.spin_once(timeout_sec=LONGEST_SPIN_S)
@@ -93,23 +93,24 @@ def run_node(
         pass
     except InputError as error:
         print(error, file=sys.stderr, flush=True)
-        return 2
+        code = 2
     finally:
         stop.ignore_signals()
-        closed = _close(node)
+        _close(node)
         rclpy.try_shutdown()
-        stop.has_ended()
-    if not closed:
-        sys.stdout.flush()
-        os._exit(0)  # a thread is in compiled code that will not come back in time
-    return 0
+    _end(code)
 
 
-def _close(node: Node | None) -> bool:
-    """False where something of the node still runs and cannot be waited for."""
-    if node is None:
-        return True
-    if node.close() is False:
-        return False
-    node.destroy_node()
-    return True
+def _close(node: Node | None) -> None:
+    """A node of which something still runs that cannot be waited for is left as it is."""
+    if node is not None and node.close() is not False:
+        node.destroy_node()
+
+
+def _end(code: int) -> NoReturn:
+    """All is closed that others could notice. Taking networks and modules apart is left out: nobody needs it, a busy
+    machine takes a second for it, and a thread may be in compiled code that does not come back.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -39,6 +39,13 @@ class GraphNetworks(ABC):
     def run_action(self, noise, cos, sin, past) -> np.ndarray:
         """-> [W, 2]."""
 
+    @abstractmethod
+    def run_action_step(self, noise, time, cos, sin, past) -> np.ndarray:
+        """[W, 2] at flow time `time` [1, 1, 1] -> [W, 2], later by 1 / `flow_steps`."""
+
+    def prepare_steps(self) -> None:
+        """Nothing to do where a single step is there anyway."""
+
     def new_cache(self, capacity: int) -> KeyValueCache:
         text = self.config.text
         return KeyValueCache(text.num_hidden_layers, text.num_key_value_heads, text.head_dim, capacity)
@@ -78,9 +85,15 @@ class GraphNetworks(ABC):
         cache.advance(tokens)
         return TextOutput(logits, taps)
 
-    def act(self, noise, position_ids, cache, *, visible) -> np.ndarray:
+    def act(self, noise, position_ids, cache, *, visible, steps=None) -> np.ndarray:
         cos, sin = rotary_tables(position_ids, self.config.text)
-        return self.run_action(noise, cos, sin, cache.past(visible))
+        past = cache.past(visible)
+        if steps is None or steps == self.flow_steps:
+            return self.run_action(noise, cos, sin, past)
+        for time in np.linspace(0, 1, steps + 1, dtype=np.float32)[:-1]:
+            ahead = self.run_action_step(noise, time.reshape(1, 1, 1), cos, sin, past)
+            noise = noise + (ahead - noise) * np.float32(self.flow_steps / steps)  # the same velocity for longer
+        return noise
 
     def _tables_of_image(self, rows: int, columns: int) -> tuple[np.ndarray, ...]:
         """grid_rows, grid_weights, cos, sin; few sizes ever occur, so they are kept."""

@@ -124,13 +124,23 @@ class TargetNetworks(Protocol):
         logit_rows:   rows whose logits are wanted; None is all of them
         """
 
+    def prepare_steps(self) -> None:
+        """Makes `act` able to take another number of steps. Raises `InputError` where the checkpoint cannot."""
+
     def act(
-        self, noise: np.ndarray, position_ids: np.ndarray, cache: KeyValueCache, *, visible: int
+        self,
+        noise: np.ndarray,
+        position_ids: np.ndarray,
+        cache: KeyValueCache,
+        *,
+        visible: int,
+        steps: int | None = None,
     ) -> np.ndarray:
         """All Euler steps of the flow-matching head from `noise`.
 
         noise:        [64, 2] standard normal at flow time 0
         position_ids: [3, 64] int64
         visible:      cache rows the waypoints may see (the offset after `<|traj_future_start|>`)
+        steps:        None is `flow_steps`; fewer are faster and coarser, and need `prepare_steps`
         returns       [64, 2] normalised (acceleration, curvature) at flow time 1
         """

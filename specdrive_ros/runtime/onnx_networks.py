@@ -13,11 +13,13 @@ from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import (
     ACTION_OUTPUTS,
+    ACTION_STEP,
     GRAPHS,
     VISION_INPUTS,
     VISION_OUTPUTS,
     GraphRecord,
     action_inputs,
+    action_step_inputs,
     text_inputs,
     text_outputs,
 )
@@ -48,7 +50,8 @@ class OnnxNetworks(GraphNetworks):
         self._bfloat16 = places[EMBEDDING].dtype == "BF16"
         layers = config.text.num_hidden_layers
         self._text_inputs, self._text_outputs = text_inputs(layers), text_outputs(layers)
-        self._action_inputs = action_inputs(layers)
+        self._action_inputs, self._action_step_inputs = action_inputs(layers), action_step_inputs(layers)
+        self._threads = threads
         self._text_binding = self._sessions["text"].io_binding()
 
     @classmethod
@@ -79,6 +82,25 @@ class OnnxNetworks(GraphNetworks):
             binding.bind_output(name, "cpu", 0, np.float32, value.shape, value.ctypes.data)
         self._sessions["text"].run_with_iobinding(binding)
         return logits, taps
+
+    def prepare_steps(self) -> None:
+        """Opens `action_step.onnx`."""
+        if ACTION_STEP in self._sessions:
+            return
+        folder = self.config.folder
+        remedy = export_command(folder)
+        session = open_graph(folder, ACTION_STEP, self._threads, remedy)
+        record = graph_record(folder, ACTION_STEP, session, remedy)
+        check_weights(folder, {ACTION_STEP: record}, remedy)
+        if record.flow_steps != self.flow_steps:
+            raise InputError(
+                f"{folder / ACTION_STEP}.onnx: is of {record.flow_steps} steps, action.onnx of {self.flow_steps}; {remedy}"
+            )
+        self._sessions[ACTION_STEP] = session
+
+    def run_action_step(self, noise, time, cos, sin, past):
+        inputs = dict(zip(self._action_step_inputs, (noise, time, cos, sin, *past), strict=True))
+        return self._sessions[ACTION_STEP].run(ACTION_OUTPUTS, inputs)[0]
 
     def run_action(self, noise, cos, sin, past):
         inputs = dict(zip(self._action_inputs, (noise, cos, sin, *past), strict=True))

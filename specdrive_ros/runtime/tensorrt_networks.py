@@ -114,6 +114,12 @@ class TensorRtNetworks(GraphNetworks):
 
         return self._round("text", profile, values, self._bind(past, padded["S"]), outputs, wanted, keep_rows)
 
+    def run_action_step(self, noise, time, cos, sin, past: Rows):
+        """One step a round: fewer steps are not on the way of a cycle in time, so the host may wait for each."""
+        profile = _exactly("action_step", self._profiles["action_step"], {"S": past.count})
+        values, outputs = {"noise": noise, "time": time, "cos": cos, "sin": sin}, {"action": noise.shape}
+        return self._round("action_step", profile, values, self._bind(past, past.count), outputs, outputs)[0]
+
     def run_action(self, noise, cos, sin, past: Rows):
         profile = _exactly("action_step", self._profiles["action_step"], {"S": past.count})
         self._device.use()

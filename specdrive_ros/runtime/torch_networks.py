@@ -54,5 +54,10 @@ class TorchNetworks(GraphNetworks):
         return logits.numpy(), taps.numpy()
 
     @torch.inference_mode()
+    def run_action_step(self, noise, time, cos, sin, past):
+        inputs = map(torch.from_numpy, (noise, time, cos, sin))
+        return self.action.step(*inputs, list(torch.from_numpy(past))).numpy()
+
+    @torch.inference_mode()
     def run_action(self, noise, cos, sin, past):
         return self.action(*map(torch.from_numpy, (noise, cos, sin)), list(torch.from_numpy(past))).numpy()

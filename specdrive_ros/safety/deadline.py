@@ -1,15 +1,17 @@
-"""Keeping a deadline while a plan is being made: narrower passes first, then an early end of the reasoning.
+"""Keeping a deadline while a plan is being made: narrower passes first, then an early end of the reasoning, and, only
+where a planner was allowed to, fewer steps of the action head.
 
 What is still to come after the reasoning (action head, checks, publishing) is reserved as `stage_budgets.py` has learnt
 it. What happens when even that does not fit is `stand_in.py`. The clock is steady and comes in as a function.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from specdrive_ros.safety.stage_budgets import StageBudgets
 
-AFTER_REASONING = ("action", "check", "publish")
+AFTER_ACTION = ("check", "publish")
+AFTER_REASONING = ("action", *AFTER_ACTION)
 CLOSING_ROWS = 2  # of the pass that closes a reasoning
 MARGIN_MS = 2.0  # for what no stage measures
 NANOSECONDS_PER_MS = 1_000_000
@@ -19,7 +21,7 @@ class Policy(str, Enum):
     """What is done for the deadline; each does what the one before it does, and more."""
 
     OFF = "off"  # lateness is only reported
-    SHORTEN = "shorten"  # fewer draft nodes, then the reasoning is closed early and marked as truncated
+    SHORTEN = "shorten"  # fewer draft nodes, then an early end of the reasoning, then fewer action steps if configured
     REPUBLISH = "republish"  # at the deadline the last valid plan re-expressed, else a stop; a late plan comes after
     STOP = "stop"  # at the deadline a stop; a late plan is not published
 
@@ -36,25 +38,26 @@ class Policy(str, Enum):
 class DeadlinePace:
     """The pace (decoding/pace.py) of a cycle with a deadline. One thread at a time.
 
-    clock_ns: steady, nanoseconds. `shortened` says whether the present cycle was made shorter.
+    clock_ns: steady, nanoseconds. `shortened` says whether the present cycle was made shorter, `action_shortened`
+    whether its action head was.
     """
 
     def __init__(self, budgets: StageBudgets, clock_ns: Callable[[], int]):
         self.budgets, self._clock_ns = budgets, clock_ns
         self._deadline_ns: int | None = None
-        self.shortened = False
+        self.shortened = self.action_shortened = False
 
     def begin(self, deadline_ns: int | None) -> None:
         """A cycle that has to be published by then; None: whenever it is ready."""
         self._deadline_ns = deadline_ns
-        self.shortened = False
+        self.shortened = self.action_shortened = False
 
-    def left_ms(self) -> float:
-        """Time for the reasoning: up to the deadline, without what comes after it."""
+    def left_ms(self, reserved: Sequence[str] = AFTER_REASONING) -> float:
+        """Time up to the deadline without what comes after: for the reasoning, unless other stages are named."""
         if self._deadline_ns is None:
             return float("inf")
         left = (self._deadline_ns - self._clock_ns()) / NANOSECONDS_PER_MS
-        return left - MARGIN_MS - sum(self.budgets.stage_ms(stage) for stage in AFTER_REASONING)
+        return left - MARGIN_MS - sum(self.budgets.stage_ms(stage) for stage in reserved)
 
     def nodes(self, asked: int) -> int:
         """Halved until a pass so wide leaves time to close the reasoning."""
@@ -70,6 +73,13 @@ class DeadlinePace:
         closes = self.left_ms() < self.budgets.pass_ms(1) + self.budgets.pass_ms(CLOSING_ROWS)
         self.shortened |= closes
         return closes
+
+    def must_shorten_action(self) -> bool:
+        """Whether the action head as measured, with all its steps, would end too late."""
+        late = self.left_ms(AFTER_ACTION) < self.budgets.stage_ms("action")
+        self.shortened |= late
+        self.action_shortened = late
+        return late
 
     def note_pass(self, rows: int, milliseconds: float) -> None:
         self.budgets.note_pass(rows, milliseconds)

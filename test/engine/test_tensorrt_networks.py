@@ -216,3 +216,16 @@ def test_runtime_without_a_gpu(monkeypatch):
     monkeypatch.setattr("specdrive_ros.engine.cuda_driver.CudaDevice.__init__.__defaults__", ("libno_cuda.so",))
     with pytest.raises(InputError, match="no NVIDIA driver here .* engines run on a machine with an NVIDIA GPU"):
         load_networks(MINI, "tensorrt")
+
+
+def test_fewer_steps_of_the_action_head_are_those_of_the_onnx_runtime(make_networks, plain, device):
+    noise = np.random.default_rng(1).standard_normal((64, 2)).astype(np.float32)
+    found = {}
+    for networks in (plain, make_networks()):
+        cache = networks.new_cache(64)
+        networks.extend(networks.embed(np.arange(20)), text_positions(0, 20, 0), cache)
+        networks.prepare_steps()
+        found[networks] = networks.act(noise, text_positions(20, 64, 0), cache, visible=20, steps=3)
+    ours, theirs = found.values()
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert not device.queue

@@ -142,7 +142,9 @@ def test_a_graph_that_dies_is_exit_code_1_and_what_was_gathered_is_written(
             raise WorkFailed("planner ended with exit code 3: out of memory")
 
     class Listener:
-        counts = types.SimpleNamespace(received=Counter(image=4, odometry=9), dropped=1)
+        counts = types.SimpleNamespace(
+            received=Counter(image=4, odometry=9), dropped=1, rejected={"odometry": {"NOT_FINITE": 2}}
+        )
 
         def __init__(self, context, on_cycle, on_scenario):
             self.on_scenario = on_scenario
@@ -160,6 +162,8 @@ def test_a_graph_that_dies_is_exit_code_1_and_what_was_gathered_is_written(
     assert "planner ended with exit code 3" in capsys.readouterr().err
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["inputs"]["frames"] == 4 and summary["cycles"]["dropped"] == 1
+    assert summary["inputs"]["rejected"] == {"NOT_FINITE": 2}
+    assert summary["inputs"]["rejected_by_input"] == {"odometry": {"NOT_FINITE": 2}}
     assert summary["scenarios"][0]["why"].startswith("cut short after 0.0 s")
 
 

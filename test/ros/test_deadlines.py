@@ -1,5 +1,7 @@
 """The node is never silent: late plans, missing pictures, lost odometry, and what it says of them."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("specdrive_ros.msg")
@@ -9,7 +11,7 @@ from rclpy.parameter import Parameter  # noqa: E402
 from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
 from specdrive_ros.ros.conversions import nanoseconds  # noqa: E402
 
-from .small_world import SPEED, SUCCESS, World, drive_until, make_planner  # noqa: E402
+from .small_world import SPEED, SUCCESS, ConstantVelocity, World, drive_until, make_planner  # noqa: E402
 
 
 def started(graph, *overrides: str):
@@ -200,4 +202,31 @@ def test_diagnostics_have_a_status_for_everything(graph):
     assert graph.spin_until(lambda: float(value("reasoning", "accepted_length")) == 1.0, 3.0)
     assert int(value("input odometry", "duplicates")) == 0 and value("input front", "frame_id") == "front"
     assert value("deadline", "policy") == "republish"
+    node.close()
+
+
+class SlowAction(ConstantVelocity):
+    """Says that its action head took fifty seconds, and one millisecond with fewer steps."""
+
+    def plan(self, observation):
+        late = self.pace.must_shorten_action()
+        stage_ms = {"action": 1.0 if late else 50_000.0}
+        return replace(super().plan(observation), action_steps=3 if late else 0, stage_ms=stage_ms)
+
+
+def test_fewer_action_steps_are_counted_and_teach_nothing_of_all_steps(graph):
+    planner = SlowAction()
+    node, _ = make_planner(graph, "cycle_hz:=10", load=lambda settings: planner)
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    world = World(graph, node)
+    assert graph.spin_until(world.matched)
+
+    def said() -> dict[str, str]:
+        statuses = [status for array in world.heard["diagnostics"] for status in array.status]
+        deadline = [status for status in statuses if status.name.endswith("deadline")]
+        return {each.key: each.value for each in deadline[-1].values} if deadline else {}
+
+    assert drive_until(graph, world, lambda: int(said().get("fewer_action_steps", "0")) >= 3, 20.0)
+    assert float(said()["budget action ms"]) == 50_000.0, "what all of its steps take is still known"
+    assert int(said()["shortened"]) >= 3
     node.close()

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("specdrive_ros.msg")
+from builtin_interfaces.msg import Time  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import Image  # noqa: E402
 from specdrive_ros.msg import CycleStats, Reasoning, Trajectory  # noqa: E402
 from specdrive_ros.ros.conversions import header, trajectory_message  # noqa: E402
+from specdrive_ros.ros.diagnostics import InputMonitor, diagnostic_array  # noqa: E402
 from specdrive_ros.ros.drive_listener import DriveListener  # noqa: E402
 from specdrive_ros.safety.fallback import stop_from  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
@@ -82,3 +84,26 @@ def test_a_stop_for_want_of_an_observation_is_no_cycle(listened):
     assert cycles == []
     give(listener, 1, Trajectory.PLANNED)
     assert [cycle.source for cycle in cycles] == ["planned"]
+
+
+def diagnosed(monitors, node="planner"):
+    return diagnostic_array(Time(), node, [monitor.health() for monitor in monitors])
+
+
+def test_refused_messages_are_counted_by_input_and_reason(listened):
+    """As the planner's own monitors say it, over a planner that was started anew."""
+    listener, _ = listened
+    camera, odometry = (InputMonitor(name, f"/{name}", 1.0) for name in ("rgb_front", "odometry"))
+    camera.note_refusal("SHORT_DATA", "too short")
+    listener._take_diagnostics(diagnosed([camera, odometry]))
+    listener._take_diagnostics(diagnosed([camera, odometry]))
+    for _ in range(2):
+        camera.note_refusal("SHORT_DATA", "too short")
+        odometry.note_refusal("NOT_FINITE", "NaN")
+    listener._take_diagnostics(diagnosed([camera, odometry]))
+    assert listener.counts.rejected == {"rgb_front": {"SHORT_DATA": 3}, "odometry": {"NOT_FINITE": 2}}
+    anew = InputMonitor("rgb_front", "/rgb_front", 1.0)
+    anew.note_refusal("SHORT_DATA", "too short")
+    listener._take_diagnostics(diagnosed([anew]))
+    listener._take_diagnostics(diagnosed([anew], node="another"))
+    assert listener.counts.rejected["rgb_front"] == {"SHORT_DATA": 4}

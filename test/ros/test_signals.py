@@ -47,6 +47,29 @@ runpy.run_module("specdrive_ros.ros.{module}", run_name="__main__")
 """
 
 
+SPINS_LONG = """
+import atexit, sys, time
+sys.path.insert(0, {folder!r})
+from small_world import ConstantVelocity
+from specdrive_ros.ros import run_node
+from specdrive_ros.ros.planner_node import PlannerNode
+
+{patch}
+
+def begin(node):
+    PlannerNode.autostart(node)
+    print("READY", flush=True)
+
+class Still(PlannerNode):  # no timer of it wakes the executor
+    def create_timer(self, *arguments, **options):
+        pass
+
+arguments = ["--ros-args", "-p", "autostart:=true"]
+run_node.run_node(lambda: Still(lambda settings: ConstantVelocity()), arguments, begin)
+"""
+NOT_ENDED_BY_TIME = "run_node.LONGEST_END_S = 60.0"
+
+
 def ended_quietly(process) -> None:
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -89,6 +112,21 @@ def test_while_a_plan_hangs(graph):
 
     threading.Thread(target=read, daemon=True).start()
     assert graph.spin_until(planning.is_set, 30.0)
+    ended_quietly(process)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        f"{NOT_ENDED_BY_TIME}; run_node.LONGEST_SPIN_S = 60.0",
+        f"{NOT_ENDED_BY_TIME}; atexit.register(time.sleep, 60.0)",
+    ],
+    ids=["the executor is woken", "the interpreter is not taken apart"],
+)
+def test_what_is_not_waited_for(graph, patch):
+    process = graph.start("-c", SPINS_LONG.format(folder=str(Path(__file__).parent), patch=patch))
+    wait_for(process, "READY")
+    graph.spin_until(lambda: False, 0.5)  # it is in the executor by now
     ended_quietly(process)
 
 

@@ -82,6 +82,24 @@ def test_action(networks, arrays, reasoned):
     np.testing.assert_allclose(action, expected["action"][0], atol=1e-3)
 
 
+@pytest.mark.parametrize("steps", (1, 3, 10))
+def test_another_number_of_steps_is_the_same_field(networks, arrays, reasoned, torch_networks, steps):
+    """Against Euler steps written out with the reference's velocity."""
+    torch = pytest.importorskip("torch")
+    positions = arrays("expected_action")["expert_position_ids"][:, 0]
+    noise = arrays("inputs")["noise"][0]
+    cos, sin = map(torch.from_numpy, rotary_tables(positions, networks.config.text))
+    past = list(torch.from_numpy(reasoned.rows[:, : reasoned.length]))
+    x = torch.from_numpy(noise)
+    with torch.inference_mode():
+        for k in range(steps):
+            time = torch.full((1, 1, 1), k / steps)
+            x = x + torch_networks.action.step.velocity(x, time, cos, sin, past) / steps
+    networks.prepare_steps()
+    action = networks.act(noise, positions, reasoned, visible=reasoned.length, steps=steps)
+    np.testing.assert_allclose(action, x.numpy(), atol=1e-3)
+
+
 def test_velocity_field(networks, arrays, reasoned):
     if not hasattr(networks, "action"):
         pytest.skip("an exported action head has its steps inside")

@@ -101,3 +101,26 @@ def test_nothing_known_nothing_reserved(clock):
 def test_policies_do_more_and_more():
     assert [policy.shortens for policy in Policy] == [False, True, True, True]
     assert [policy.stands_in for policy in Policy] == [False, False, True, True]
+
+
+def test_the_action_head_is_shortened_only_where_all_of_it_would_be_late(budgets, clock):
+    """5 ms are reserved behind it: check 1, publish 2, margin 2; its own steps take 20."""
+    pace = DeadlinePace(budgets, clock)
+    pace.begin(100 * MS)
+    clock.ms = 75.0
+    assert not pace.must_shorten_action() and not pace.shortened and not pace.action_shortened
+    clock.ms = 75.5
+    assert pace.must_shorten_action() and pace.shortened and pace.action_shortened
+    pace.begin(200 * MS)
+    assert not pace.action_shortened and not pace.must_shorten_action()
+    pace.begin(None)
+    assert not pace.must_shorten_action()
+
+
+def test_an_action_head_never_measured_has_all_its_steps_until_the_deadline(clock):
+    pace = DeadlinePace(StageBudgets(), clock)
+    pace.begin(100 * MS)
+    clock.ms = 97.0
+    assert not pace.must_shorten_action()
+    clock.ms = 99.0
+    assert pace.must_shorten_action()

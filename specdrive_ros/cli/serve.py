@@ -1,0 +1,103 @@
+"""`specdrive serve`: the planner for simulators that ask over gRPC. Thin: the work is in `alpasim/`."""
+
+import json
+import logging
+import sys
+from argparse import ArgumentParser, Namespace
+
+from specdrive_ros.cli.replay import parse_cameras
+from specdrive_ros.errors import InputError
+
+EXAMPLE = "example: specdrive serve --alpasim --port 50051 --camera camera_front_wide_120fov=rgb_front"
+MOST_SESSIONS = 256
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.epilog = EXAMPLE
+    parser.description = (
+        "Serves the planner as a driver over AlpaSim's egodriver contract (gRPC): for AlpaSim, and with --client carla "
+        "for Autoware's CARLA scenario runner. Ends with Ctrl-C."
+    )
+    parser.add_argument("--alpasim", action="store_true", help="over AlpaSim's contract; there is no other so far")
+    parser.add_argument("--client", default="alpasim", choices=("alpasim", "carla"),
+                        help="who asks: both speak one contract but read other things into its debug bytes "
+                             "(default %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", metavar="H",
+                        help="address to listen on; 0.0.0.0 in a container (default %(default)s)")
+    parser.add_argument("--port", type=int, default=50051, metavar="N",
+                        help="0 for any that is free (default %(default)s)")
+    parser.add_argument("--camera", action="append", default=[], metavar="DECLARED=NAME",
+                        help="a camera of the simulator and which of the model's it is; once for each that differs")
+    parser.add_argument("--until-ready", default="stop", choices=("stop", "refuse"),
+                        help="answer while a session is too young to have 1.5 s of history: a comfortable stop, or "
+                             "the status FAILED_PRECONDITION (default %(default)s)")
+    parser.add_argument("--sessions", type=int, default=8, metavar="N",
+                        help="most sessions open at once (default %(default)s)")
+    parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R",
+                        help="onnxruntime, torch or tensorrt (default %(default)s)")
+    parser.add_argument("--draft", metavar="DRAFT", help="none, or drafts as a+b (default: the model's own)")
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the networks (default %(default)s)")
+    parser.add_argument("--verbose", action="store_true", help="also a line for each plan")
+    parser.add_argument("--json", action="store_true", help="print what was answered as one JSON document at the end")
+
+
+def run(args: Namespace) -> int:
+    """Raises InputError for wrong arguments, before any model is loaded."""
+    check(args)
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.DEBUG if args.verbose else logging.INFO)
+    logging.getLogger("grpc").setLevel(logging.WARNING)
+    options = service_options(args)
+    from specdrive_ros.alpasim.planners import Planners
+    from specdrive_ros.alpasim.server import serve_until_signal
+    from specdrive_ros.alpasim.service import DriverService
+    from specdrive_ros.cycle import Planner
+
+    planner = Planner.load(args.model, runtime=args.runtime, draft=args.draft, threads=args.threads)
+    planner.warm_up(1)
+    service = DriverService(Planners(planner), options)
+
+    def say_ready(port: int) -> None:
+        print(f"{options.name} drives at {args.host}:{port}; Ctrl-C ends", file=sys.stderr, flush=True)
+
+    serve_until_signal(service, args.host, args.port, args.sessions, say_ready)
+    report(service, args.json)
+    return 0
+
+
+def check(args: Namespace) -> None:
+    if not args.alpasim:
+        raise InputError("serve: which contract? --alpasim is the one there is")
+    if not 0 <= args.port <= 65535:
+        raise InputError(f"--port {args.port}: 0 to 65535 is right")
+    if not 1 <= args.sessions <= MOST_SESSIONS:
+        raise InputError(f"--sessions {args.sessions}: 1 to {MOST_SESSIONS} is right")
+    if args.threads < 1:
+        raise InputError(f"--threads {args.threads}: 1 or more is right")
+
+
+def service_options(args: Namespace):
+    """The service's options. Raises InputError for a camera that is none of the model's, or without the package."""
+    from specdrive_ros.model_settings import find_model
+
+    try:
+        from specdrive_ros.alpasim.service import ServiceOptions
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("carla_driver_interface", "grpc", "google"):
+            raise
+        raise InputError(f"serve: {error.name} is not installed; pip install 'specdrive_ros[alpasim]'") from None
+    wanted = find_model(args.model).cameras
+    cameras = parse_cameras(args.camera, wanted)
+    if wrong := sorted(set(cameras.values()) - set(wanted)):
+        raise InputError(f"--camera …={', '.join(wrong)}: the model's cameras are {', '.join(wanted)}")
+    return ServiceOptions(str(args.model), args.client, cameras, args.until_ready, args.sessions)
+
+
+def report(service, as_json: bool) -> None:
+    """What was answered, on stdout as JSON or on stderr as a line."""
+    totals = {"version": 1, "answers": dict(service.totals), "refused": dict(service.refused)}
+    if as_json:
+        print(json.dumps(totals, indent=2))
+        return
+    parts = [f"{count} {name}" for name, count in (service.totals + service.refused).items()]
+    print("answered " + (", ".join(parts) or "nothing"), file=sys.stderr)
