@@ -67,8 +67,8 @@ class ObservationBuilder:
     tolerance_s:        how far the frames of one camera set may be apart.
     repeat_missing:     True fills in the nearest frame for one that is not there, and counts it;
                         False refuses the observation.
-    clock_jump_s:       a frame older than the newest by more than this says the clock went back:
-                        frames and history start anew.
+    clock_jump_s:       a frame older than its camera's newest by more than this says the clock went back:
+                        frames and history start anew. (A camera may lag behind another as it likes.)
     history:            None makes one with its default limits.
 
     `rejected` counts refused, replaced or reset inputs by reason.
@@ -130,8 +130,7 @@ class ObservationBuilder:
         ring = self._rings[camera]
         self.frames_received += 1
         stamp_ns = int(stamp_ns)
-        newest = self._newest_frame_ns()
-        jumped = newest is not None and stamp_ns < newest - self._clock_jump_ns
+        jumped = bool(ring) and stamp_ns < ring.stamps[-1] - self._clock_jump_ns
         if jumped:
             self._forget_frames()
             self.history.clear()
@@ -224,10 +223,6 @@ class ObservationBuilder:
             frames[camera] = np.stack([ring.frames[i] for i in chosen])
             stamps[camera] = np.array([ring.stamps[i] for i in chosen], np.int64)
         return Observation(t0_ns, frames, stamps, history, repeated)
-
-    def _newest_frame_ns(self) -> int | None:
-        newest = [ring.stamps[-1] for ring in self._rings.values() if ring]
-        return max(newest) if newest else None
 
     def _forget_frames(self) -> None:
         for ring in self._rings.values():

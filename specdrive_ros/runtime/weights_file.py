@@ -28,7 +28,7 @@ _ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-_OF_A_SESSION = 3  # times the weights in float32; measured, see docs/tutorials/engines.md
+_OF_A_SESSION = 3  # times the weights in float32, roughly: the file, the copy of the session, its packed matrices
 _NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
 

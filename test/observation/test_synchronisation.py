@@ -155,6 +155,15 @@ def test_a_clock_going_back_starts_everything_anew(first):
     assert builder.rejected == {"CLOCK_JUMP": 1}
 
 
+def test_a_camera_that_lags_behind_the_other_is_no_clock_jump():
+    builder = builder_with_odometry(("front", "tele"))
+    for k in range(20):
+        assert builder.add_frame("front", stamp(0.1 * k), frame(0.1 * k)) is None
+    assert builder.add_frame("tele", stamp(0.1), frame(0.1)) is None
+    assert builder.add_frame("tele", stamp(0.2), frame(0.2)) is None
+    assert builder.rejected == {}
+
+
 def test_a_changed_image_size_restarts_that_camera_only():
     builder = builder_with_odometry(("left", "front"))
     for time_s in (1.6, 1.7, 1.8):
