@@ -22,6 +22,7 @@ from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
+from specdrive_ros.runtime.networks import ImageRows
 from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
 from specdrive_ros.target.rope import text_positions
 
@@ -64,6 +65,8 @@ def test_what_it_binds_is_the_binding_table(built):
     text = bindings["text"]
     assert text["past_0"].dtype == text["new_7"].dtype == "float16"
     assert text["hidden"].dtype == text["logits"].dtype == "float32" and text["logit_rows"].dtype == "int64"
+    assert (text["forbidden"].mode, text["choices"].mode) == ("input", "output")
+    assert (text["choices"].dtype, text["best"].dtype) == ("int32", "float32")
     assert text["past_7"].profiles == (
         ((1, 2, 2, 32), (256, 2, 2, 32), (512, 2, 2, 32)),
         ((0, 2, 2, 32), (0, 2, 2, 32), (128, 2, 2, 32)),
@@ -89,7 +92,11 @@ def test_a_cycle_fits_what_the_compiled_engines_say_of_themselves(built, device,
     networks = TensorRtNetworks(MINI, engines, device)
     cache = networks.new_cache(300)
     assert cache.row_bytes == 2 * 2 * 32 * 2
-    networks.encode_images(np.zeros((4 * 60, 1536), np.float32), np.array([[4, 6, 10]]))
+    features = networks.encode_images(np.zeros((4 * 60, 1536), np.float32), np.array([[4, 6, 10]]))
+    images, forbidden = ImageRows(np.arange(20, 80), features), np.zeros(networks.config.text.vocab_size, bool)
+    prompt = np.zeros((81, 192), np.float32)
+    networks.extend(prompt, text_positions(0, 141, 0), cache, images=images, logit_rows=[140], forbidden=forbidden)
+    cache.truncate(0)
     for tokens, rows in ((141, [140]), (1, None), (16, None), (60, None)):
         embeddings = np.zeros((tokens, 192), np.float32)
         networks.extend(embeddings, text_positions(cache.length, tokens, 0), cache, logit_rows=rows)

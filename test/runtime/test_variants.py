@@ -18,7 +18,7 @@ from specdrive_ros.runtime.variants import emulated, write_variant  # noqa: E402
 MINI = data_roots()[0] / "models" / "mini"
 
 
-@pytest.fixture(scope="module", params=["int8", "int4"])
+@pytest.fixture(scope="module", params=["int8", "int4", "fp8"])
 def quantised(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param) / "mini"
     write_variant(MINI, folder, request.param)
@@ -41,7 +41,7 @@ def test_quantised_weights_run_and_are_close(quantised):
 def test_quantised_weights_are_small(quantised):
     kind, folder = quantised
     text = (folder / "text.onnx.data").stat().st_size
-    assert text < {"int8": 5e6, "int4": 4e6}[kind]  # 17 MB in fp32
+    assert text < {"int8": 5e6, "int4": 4e6, "fp8": 5e6}[kind]  # 17 MB in fp32
 
 
 def test_a_variant_says_what_it_is(quantised):
