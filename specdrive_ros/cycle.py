@@ -109,7 +109,8 @@ class Planner:
     def plan(self, observation: Observation) -> Plan:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
-        state = self.perceive(observation, stage_ms, self.decoder.carried(), self.decoder.forbidden)
+        asked = {"forbidden": self.decoder.forbidden, "taps": self.decoder.reads_taps}
+        state = self.perceive(observation, stage_ms, self.decoder.carried(), **asked)
         reasoning = self.decoder.decode(state, self.pace)
         stage_ms |= reasoning.stage_ms
         with _timed(stage_ms, "action"):
@@ -146,22 +147,23 @@ class Planner:
         observation: Observation,
         stage_ms: dict[str, float],
         carried: tuple[int, ...] = (),
-        forbidden: np.ndarray | None = None,
+        **asked,
     ) -> DecodingState:
         """The target after the whole prompt, before its first word. Valid until the next observation.
 
         stage_ms:  takes the wall time of `vision` and `prefill`, milliseconds.
         carried:   tokens that ride along behind the prompt; the decoder that asked for them verifies them.
-        forbidden: of the decoder: the networks choose greedily among the other tokens, the state has no logits.
+        asked:     `forbidden` and `taps` of `TargetNetworks.extend`, as the decoder reads them; else the state has
+                   logits and taps.
         """
         with _timed(stage_ms, "vision"):
             features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
         with _timed(stage_ms, "prefill"):
             prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
-            return self._prefill(prompt, features, carried, forbidden)
+            return self._prefill(prompt, features, carried, asked)
 
     def _prefill(
-        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...], forbidden: np.ndarray | None
+        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...], asked: dict
     ) -> DecodingState:
         """One pass over the prompt and, behind it, the text that rides along; the logits are those from its last row on."""
         length = len(prompt.token_ids)
@@ -171,7 +173,7 @@ class Planner:
         positions = np.concatenate([prompt.position_ids, behind], axis=1)
         cache, rows = self._empty_cache(length), np.arange(length - 1, length + len(carried))
         output = self.networks.extend(
-            self.networks.embed(words), positions, cache, images=images, logit_rows=rows, forbidden=forbidden
+            self.networks.embed(words), positions, cache, images=images, logit_rows=rows, **asked
         )
         state = DecodingState(cache, None, output.taps, prompt.rope_delta, prompt.token_ids, positions)
         state.follow(output.logits, output.choices, 0)

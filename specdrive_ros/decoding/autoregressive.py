@@ -19,10 +19,12 @@ class Decoder(Protocol):
     spare_rows: cache rows that a pass takes beyond those of the longest reasoning
     forbidden:  [vocabulary] bool where the networks are to choose greedily among the other tokens, also in the prefill;
                 None where logits are wanted
+    reads_taps: whether hidden states of the target are read
     """
 
     spare_rows: int
     forbidden: np.ndarray | None
+    reads_taps: bool
 
     def carried(self) -> tuple[int, ...]:
         """Tokens that should ride along behind the prompt of the next prefill; `decode` verifies them."""
@@ -35,7 +37,7 @@ class Decoder(Protocol):
 
 
 class AutoregressiveDecoder:
-    spare_rows = 0
+    spare_rows, reads_taps = 0, False
 
     def __init__(self, networks: TargetNetworks, rules: ReasoningRules, choose: Choose = greedy):
         self.networks, self.rules, self.choose = networks, rules, choose
@@ -73,7 +75,7 @@ def extend(
 ) -> None:
     """Run tokens through the target one after the other; the state is then the one behind the last.
 
-    forbidden: the state has the greedy choice among the other tokens, no logits.
+    forbidden: the state has the greedy choice among the other tokens, no logits and no taps that anybody should read.
     """
     positions = text_positions(state.cache.length, len(token_ids), state.rope_delta)
     output = networks.extend(
@@ -82,6 +84,7 @@ def extend(
         state.cache,
         logit_rows=np.array([len(token_ids) - 1]),
         forbidden=forbidden,
+        taps=False,
     )
     state.follow(output.logits, output.choices, 0)
     state.taps = output.taps

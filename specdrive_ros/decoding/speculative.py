@@ -47,6 +47,11 @@ class SpeculativeDecoder:
         self._fault_logged = False
 
     @property
+    def reads_taps(self) -> bool:
+        """A draft that says nothing of it gets them."""
+        return getattr(self.draft, "reads_taps", True)
+
+    @property
     def spare_rows(self) -> int:
         """Cache rows that a pass takes beyond those of the longest reasoning."""
         return self.nodes
@@ -140,6 +145,7 @@ class SpeculativeDecoder:
                 mask=None if tree.is_chain else tree.attention_mask(cached, len(stem)),
                 logit_rows=np.arange(len(stem) - 1, len(tokens)),
                 forbidden=self.forbidden,
+                taps=self.reads_taps,
             )
         writing.pace.note_pass(len(tokens), 1000 * (time.perf_counter() - begun))
         writing.passes += 1

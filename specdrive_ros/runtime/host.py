@@ -38,10 +38,10 @@ class GraphNetworks(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """`past` [L, S, 2, H, D] is read, `new` [L, T, 2, H, D] written. Returns logits and taps."""
 
-    def run_choice(self, *inputs, forbidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same pass; returns choices [R] and taps."""
-        logits, taps = self.run_text(*inputs)
-        return np.argmax(np.where(forbidden, -np.inf, logits), -1), taps
+    def run_choice(self, *inputs, forbidden: np.ndarray, taps: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The same pass; returns choices [R] and taps, which may be empty where they are not wanted."""
+        logits, states = self.run_text(*inputs)
+        return np.argmax(np.where(forbidden, -np.inf, logits), -1), states
 
     @abstractmethod
     def run_action(self, noise, cos, sin, past) -> np.ndarray:
@@ -67,8 +67,9 @@ class GraphNetworks(ABC):
             start = end
 
     def extend(
-        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, images=None, logit_rows=None, forbidden=None
-    ) -> TextOutput:
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, images=None, logit_rows=None,
+        forbidden=None, taps=True,
+    ) -> TextOutput:  # fmt: skip
         tokens, cached = len(embeddings) + (0 if images is None else len(images.rows)), cache.length
         new = cache.reserve(tokens)
         cos, sin = rotary_tables(position_ids, self.config.text)
@@ -79,8 +80,8 @@ class GraphNetworks(ABC):
         if forbidden is None:
             output = TextOutput(*self.run_text(*inputs))
         else:
-            choices, taps = self.run_choice(*inputs, forbidden=forbidden)
-            output = TextOutput(None, taps, choices)
+            choices, states = self.run_choice(*inputs, forbidden=forbidden, taps=taps)
+            output = TextOutput(None, states, choices)
         cache.advance(tokens)
         return output
 

@@ -54,7 +54,8 @@ class TextOutput:
     """One pass of the text model.
 
     logits:  [R, vocabulary], of the rows asked for; None where choices were asked for.
-    taps:    [T, n_taps * E], hidden states that drafts read (`tap_layers` of the networks).
+    taps:    [T, n_taps * E], hidden states that drafts read (`tap_layers` of the networks); [T, 0] where choices were
+             asked for without them and bringing them costs something.
     choices: [R], the token with the largest logit among those allowed, the first of equal ones; None where logits
              were asked for.
     """
@@ -143,6 +144,7 @@ class TargetNetworks(Protocol):
         images: ImageRows | None = None,
         logit_rows: np.ndarray | None = None,
         forbidden: np.ndarray | None = None,
+        taps: bool = True,
     ) -> TextOutput:
         """One pass over T new tokens; their keys and values are appended to the cache.
 
@@ -153,6 +155,7 @@ class TargetNetworks(Protocol):
         images:       image tokens and their rows, in place of `deepstack`
         logit_rows:   rows whose logits are wanted; None is all of them
         forbidden:    [vocabulary] bool: instead of logits give the greedy choice among the other tokens
+        taps:         with `forbidden`: whether the hidden states are read
         """
 
     def act(

@@ -125,14 +125,14 @@ class TensorRtNetworks(GraphNetworks):
     def run_text(self, *inputs):
         return self._pass(*inputs, wanted=("logits", "taps"))
 
-    def run_choice(self, *inputs, forbidden):
+    def run_choice(self, *inputs, forbidden, taps):
         """Raises `WorkFailed` as for logits: the best of those that are no numbers is none."""
         self._device.use()
         self._forbidden.set(forbidden)
-        choices, _, taps = self._pass(*inputs, wanted=(*CHOICE_OUTPUTS, "taps"))
+        choices, _, *read = self._pass(*inputs, wanted=(*CHOICE_OUTPUTS, "taps") if taps else CHOICE_OUTPUTS)
         if choices.size and choices.max() >= self.config.text.vocab_size:
             raise WorkFailed("an engine's logits are not finite; build it in fp32 or bf16")
-        return choices, taps
+        return choices, read[0] if read else np.empty((len(inputs[1]), 0), np.float32)
 
     def _pass(self, hidden, cos, sin, mask, deepstack, logit_rows, past: Rows, new: Rows, *, wanted: tuple[str, ...]):
         """Upload, engine, cache rows and download on one stream; waits once."""
@@ -191,14 +191,17 @@ class TensorRtNetworks(GraphNetworks):
         return self._fetch("action_step", {"action": noise.shape}, {"action": pair[0]})[0]
 
     def _fetch(self, graph: str, wanted: Shapes, given: dict[str, Tensor]) -> tuple[np.ndarray, ...]:
-        """Raises `WorkFailed` where an output is no number: better no plan than one made of it."""
+        """Raises `WorkFailed` where an output is no number: better no plan than one made of it.
+
+        Not looked at are the taps, which are many: what is no number there is none in the logits behind it either.
+        """
         arena = self._arenas[graph]
         arrays = [self._pool.take(shape, np.dtype(arena.dtype(name))) for name, shape in wanted.items()]
         for name, array in zip(wanted, arrays, strict=True):
             self._device.download(array.ctypes.data, given[name].address, array.nbytes)
         self._device.synchronize()
         for name, array in zip(wanted, arrays, strict=True):
-            if array.size and not np.isfinite(array.max()):
+            if name != "taps" and array.size and not np.isfinite(array.max()):
                 raise WorkFailed(f"an engine's {_SPOKEN.get(name, name)} are not finite; build it in fp32 or bf16")
         return tuple(arrays)
 

@@ -78,6 +78,7 @@ def test_who_draws_asks_for_logits():
     draws = AutoregressiveDecoder(target, toy_rules(), Sampler(seed=3))
     ahead = SpeculativeDecoder(target, toy_rules(), Oracle(()), choose=RejectionSampler(Sampler(seed=3)))
     assert draws.forbidden is None and ahead.forbidden is None
+    assert not draws.reads_taps and ahead.reads_taps  # who says nothing of it gets them
     state = toy_state(target)
     draws.decode(state)
     assert state.choice is None and state.logits.shape == (12,)

@@ -30,7 +30,7 @@ class ToyTarget:
         return KeyValueCache(1, 1, 2, capacity)
 
     def extend(
-        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None, taps=True
     ):
         tokens, cached = len(embeddings), cache.length
         new = np.stack([embeddings[:, 0], position_ids[0].astype(np.float32)], -1)

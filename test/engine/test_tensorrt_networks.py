@@ -235,13 +235,12 @@ def test_one_wait_a_stage_and_no_feature_or_logit_on_the_way(make_networks, devi
     networks = make_networks()
     (planner,), cycles = planners(networks, draft="carryover")
     first, second = cycles(2)
-    planner.plan(first)
-    waits, up, down = device.synchronisations, device.uploaded, device.downloaded
+    carried = planner.plan(first).token_ids
+    waits, down = device.synchronisations, device.downloaded
     plan = planner.plan(second)
     assert device.synchronisations - waits == 3 + plan.target_passes  # vision, prefill and the action head beside them
-    text, rows = networks.config.text, planner._cache.length + planner.decoder.spare_rows
-    taps = len(networks.tap_layers) * text.hidden_size * 4 * rows
-    assert device.downloaded - down < taps + 4 * (64 * 2) + 64 * rows  # no logits, no features
+    text, rows = networks.config.text, 1 + len(carried) + plan.target_passes * (1 + planner.decoder.spare_rows)
+    assert device.downloaded - down <= (4 + 4) * rows + 4 * (64 * 2)  # choices and the action: no logits, features, taps
     state = planner.perceive(second, {})  # every frame is known: no wait for vision, and logits are asked for
     assert device.downloaded - down > 4 * text.vocab_size and state.logits.shape == (text.vocab_size,)
     features, _ = planner.encoder.encode(second.frames, second.frame_stamps_ns)
@@ -324,7 +323,11 @@ def test_choices_are_those_of_the_logits(make_networks, plain, device):
         before = device.downloaded
         found = ask(networks, forbidden=forbidden)
         assert found.logits is None and found.choices.tolist() == expected.tolist()
-        assert device.downloaded - before == 13 * (4 + 4) + found.taps.nbytes
+        assert device.downloaded - before == 13 * (4 + 4) + found.taps.nbytes and found.taps.shape == (16, 3 * 192)
+        before = device.downloaded
+        without = ask(networks, forbidden=forbidden, taps=False)
+        assert without.choices.tolist() == expected.tolist() and without.taps.shape == (16, 0)
+        assert device.downloaded - before == 13 * (4 + 4)
         assert ask(plain, forbidden=forbidden).choices.tolist() == expected.tolist()
     np.testing.assert_allclose(ask(networks).logits, logits, atol=1e-4)
 

@@ -41,7 +41,7 @@ class ReferenceTarget:
         return np.asarray(token_ids, np.float32)[:, None]
 
     def extend(
-        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None, taps=True
     ):
         tokens, cached = len(embeddings), cache.length
         new = np.stack([embeddings[:, 0], position_ids[0].astype(np.float32)], -1)

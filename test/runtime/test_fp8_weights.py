@@ -28,7 +28,10 @@ def test_every_channel_uses_the_whole_range(axis):
 
 
 def model(nodes, initializers):
-    given, result = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("given", "result"))
+    given, result = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", size])
+        for name, size in (("given", 16), ("result", 8))
+    )
     graph = helper.make_graph(nodes, "products", [given], [result], initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 

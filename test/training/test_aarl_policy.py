@@ -192,7 +192,7 @@ def toy():
             return np.asarray(token_ids, np.float32)[:, None]
 
         def extend(
-            self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None
+            self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None, taps=True
         ):
             cache.append(np.zeros((1, len(embeddings), 2, 1, 1), np.float32))
             logits = self.table[position_ids[0], embeddings[:, 0].astype(int)].copy()
