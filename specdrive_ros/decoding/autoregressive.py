@@ -17,8 +17,8 @@ class Decoder(Protocol):
     """Any way of writing a chain of causation.
 
     spare_rows: cache rows that a pass takes beyond those of the longest reasoning
-    forbidden:  [vocabulary] bool where the networks are to choose greedily among the other tokens, also in the prefill;
-                None where logits are wanted
+    forbidden:  [vocabulary] bool where the networks are to choose greedily among the other tokens, in the prefill as
+                well; None where logits are wanted
     reads_taps: whether hidden states of the target are read
     """
 

@@ -23,6 +23,7 @@ from specdrive_ros.model_settings import find_model
 from specdrive_ros.runtime.bindings import ADDED
 
 TIMING_CACHE = "timing.cache"
+COMPILED = ("fp32", "fp8")  # variants of an export that engines are built from; a profile's precision comes on top
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,10 @@ def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:
 def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: TensorRT) -> EngineIdentity:
     """What an engine of `graph` has to be made from today."""
     record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
-    if record.variant != "fp32":
-        raise InputError(f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export")
+    if record.variant not in COMPILED:
+        raise InputError(
+            f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export, or from one in fp8"
+        )
     return EngineIdentity(
         graph=graph,
         onnx=onnx,

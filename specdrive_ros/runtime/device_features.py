@@ -58,7 +58,7 @@ class FeatureStore:
         self._levels, self._size, self._row = levels, size, _ITEM * size
 
     def keep(self, embeddings: Tensor, deepstack: Tensor) -> DeviceFeatures:
-        """Queues copies of a vision engine's outputs [I, V, E] and [K, I, V, E], before the next run overwrites them."""
+        """Queues copies of a vision engine's outputs [I, V, E] and [K, I, V, E]; its next run overwrites them."""
         images, tokens, _ = embeddings.shape
         width, kept = tokens * self._row, []
         for image in range(images):

@@ -103,6 +103,22 @@ def test_a_cycle_fits_what_the_compiled_engines_say_of_themselves(built, device,
     networks.act(np.zeros((64, 2), np.float32), text_positions(218, 64, 0), cache, visible=cache.length)
 
 
+def test_weights_in_fp8_stay_in_fp8(rtx, tmp_path):
+    """Under half precision: no builder folds them into it, so the engine has a byte less for each of them."""
+    from specdrive_ros.runtime.variants import write_variant
+
+    write_variant(MINI, tmp_path / "mini", "fp8")
+    wide = {"text": ({"T": Range(1, 16, 64), "S": Range(1, 256, 512), "R": Range(1, 16, 64)},)}
+    profile = replace(find_profile("rtx-ada"), graphs=wide, precision="fp16")
+    sizes = []
+    for model in (MINI, tmp_path / "mini"):
+        (one,) = build_model(model, profile, EngineStore(tmp_path / model.parent.name), rtx)
+        sizes.append(one.entry.size)
+        assert {binding.name for binding in one.entry.bindings} > {"hidden", "past_0", "logits", "choices"}
+    weights = (tmp_path / "mini" / "text.onnx.data").stat().st_size
+    assert 0.8 * weights < sizes[0] - sizes[1] < 1.2 * weights
+
+
 def test_nothing_is_built_twice(built, rtx):
     store, profile, _, _ = built
     again = build_model(MINI, profile, store, rtx, Listener(lambda graph, why: pytest.fail(f"built {graph} again")))

@@ -240,7 +240,7 @@ def test_one_wait_a_stage_and_no_feature_or_logit_on_the_way(make_networks, devi
     plan = planner.plan(second)
     assert device.synchronisations - waits == 3 + plan.target_passes  # vision, prefill and the action head beside them
     text, rows = networks.config.text, 1 + len(carried) + plan.target_passes * (1 + planner.decoder.spare_rows)
-    assert device.downloaded - down <= (4 + 4) * rows + 4 * (64 * 2)  # choices and the action: no logits, features, taps
+    assert device.downloaded - down <= (4 + 4) * rows + 4 * (64 * 2)  # choices and the action, nothing else
     state = planner.perceive(second, {})  # every frame is known: no wait for vision, and logits are asked for
     assert device.downloaded - down > 4 * text.vocab_size and state.logits.shape == (text.vocab_size,)
     features, _ = planner.encoder.encode(second.frames, second.frame_stamps_ns)

@@ -26,7 +26,9 @@ def choose():
     )
     node = helper.make_node("Identity", ["given"], ["logits"])
     model = helper.make_model(
-        helper.make_graph([node], "logits", [given], [logits]), opset_imports=[helper.make_opsetid("", 20)], ir_version=10
+        helper.make_graph([node], "logits", [given], [logits]),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=10,
     )
     onnx.checker.check_model(add_choice(model), full_check=True)
     session = InferenceSession(model.SerializeToString())

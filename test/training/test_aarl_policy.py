@@ -192,8 +192,9 @@ def toy():
             return np.asarray(token_ids, np.float32)[:, None]
 
         def extend(
-            self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None, taps=True
-        ):
+            self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None,
+            taps=True,
+        ):  # fmt: skip
             cache.append(np.zeros((1, len(embeddings), 2, 1, 1), np.float32))
             logits = self.table[position_ids[0], embeddings[:, 0].astype(int)].copy()
             logits[:, 9] = np.where(embeddings[:, 0] == 8, 9.0, -9.0)  # the plan begins behind the end of the words
