@@ -26,7 +26,7 @@ from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.runtime.frame_encoder import FrameEncoder
-from specdrive_ros.runtime.networks import KeyValueCache, TargetNetworks, VisionFeatures
+from specdrive_ros.runtime.networks import ImageRows, KeyValueCache, TargetNetworks, VisionFeatures
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.safety.plan_checks import PlanLimits, check
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_POSES
@@ -121,7 +121,8 @@ class Planner:
     def plan(self, observation: Observation) -> Plan:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
-        state = self.perceive(observation, stage_ms, self.decoder.carried())
+        asked = {"forbidden": self.decoder.forbidden, "taps": self.decoder.reads_taps}
+        state = self.perceive(observation, stage_ms, self.decoder.carried(), **asked)
         reasoning = self.decoder.decode(state, self.pace)
         stage_ms |= reasoning.stage_ms
         steps = self._fewer_action_steps()
@@ -161,42 +162,45 @@ class Planner:
         self.encoder.forget()
 
     def perceive(
-        self, observation: Observation, stage_ms: dict[str, float], carried: tuple[int, ...] = ()
+        self,
+        observation: Observation,
+        stage_ms: dict[str, float],
+        carried: tuple[int, ...] = (),
+        **asked,
     ) -> DecodingState:
         """The target after the whole prompt, before its first word. Valid until the next observation.
 
-        stage_ms: takes the wall time of `vision` and `prefill`, milliseconds.
-        carried:  tokens that ride along behind the prompt; the decoder that asked for them verifies them.
+        stage_ms:  takes the wall time of `vision` and `prefill`, milliseconds.
+        carried:   tokens that ride along behind the prompt; the decoder that asked for them verifies them.
+        asked:     `forbidden` and `taps` of `TargetNetworks.extend`, as the decoder reads them; else the state has
+                   logits and taps.
         """
         with _timed(stage_ms, "vision"):
             features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
         with _timed(stage_ms, "prefill"):
             prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
-            return self._prefill(prompt, features, carried)
+            return self._prefill(prompt, features, carried, asked)
 
     def _prefill(
-        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...]
+        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...], asked: dict
     ) -> DecodingState:
         """One pass over the prompt and, behind it, the text that rides along; the logits are those from its last row on."""
         length = len(prompt.token_ids)
-        embeddings = self.networks.embed(np.concatenate([prompt.token_ids, np.array(carried, np.int64)]))
-        embeddings[prompt.image_rows] = features.embeddings
-        deepstack = np.zeros((len(features.deepstack), *embeddings.shape), np.float32)
-        deepstack[:, prompt.image_rows] = features.deepstack
+        words = np.concatenate([np.delete(prompt.token_ids, prompt.image_rows), np.array(carried, np.int64)])
+        images = ImageRows(prompt.image_rows, features)
         behind = text_positions(length, len(carried), prompt.rope_delta)
         positions = np.concatenate([prompt.position_ids, behind], axis=1)
-        cache, rows = self._empty_cache(length), np.arange(length - 1, len(embeddings))
-        output = self.networks.extend(embeddings, positions, cache, deepstack=deepstack, logit_rows=rows)
-        riding = TokenTree.chain(carried, proposers=(CARRYOVER,) * len(carried))
-        return DecodingState(
-            cache,
-            output.logits[0],
-            output.taps,
-            prompt.rope_delta,
-            prompt.token_ids,
-            positions,
-            Carried(riding, output.logits[1:]) if carried else None,
+        cache, rows = self._empty_cache(length), np.arange(length - 1, length + len(carried))
+        output = self.networks.extend(
+            self.networks.embed(words), positions, cache, images=images, logit_rows=rows, **asked
         )
+        state = DecodingState(cache, None, output.taps, prompt.rope_delta, prompt.token_ids, positions)
+        state.follow(output.logits, output.choices, 0)
+        if carried:
+            riding = TokenTree.chain(carried, proposers=(CARRYOVER,) * len(carried))
+            rest = [None if each is None else each[1:] for each in (output.logits, output.choices)]
+            state.carried = Carried(riding, *rest)
+        return state
 
     def _empty_cache(self, prompt_tokens: int) -> KeyValueCache:
         """The same rows in every cycle; new ones only when the images, and so the prompt, have grown."""

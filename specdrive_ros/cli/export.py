@@ -32,10 +32,10 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--precision",
-        choices=("fp32", "fp16", "bf16", "int8", "int4"),
+        choices=("fp32", "fp16", "bf16", "int8", "int4", "fp8"),
         default="fp32",
         metavar="P",
-        help="fp16, bf16 (for GPUs), int8, int4 (weights, for CPUs): rewrites MODEL's fp32 graphs into DIR and "
+        help="fp16, bf16 (for GPUs), int8, int4, fp8 (weights, for CPUs): rewrites MODEL's fp32 graphs into DIR and "
         "prints what it costs (default %(default)s)",
     )
     parser.add_argument(

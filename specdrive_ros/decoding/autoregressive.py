@@ -17,9 +17,14 @@ class Decoder(Protocol):
     """Any way of writing a chain of causation.
 
     spare_rows: cache rows that a pass takes beyond those of the longest reasoning
+    forbidden:  [vocabulary] bool where the networks are to choose greedily among the other tokens, in the prefill as
+                well; None where logits are wanted
+    reads_taps: whether hidden states of the target are read
     """
 
     spare_rows: int
+    forbidden: np.ndarray | None
+    reads_taps: bool
 
     def carried(self) -> tuple[int, ...]:
         """Tokens that should ride along behind the prompt of the next prefill; `decode` verifies them."""
@@ -32,10 +37,11 @@ class Decoder(Protocol):
 
 
 class AutoregressiveDecoder:
-    spare_rows = 0
+    spare_rows, reads_taps = 0, False
 
     def __init__(self, networks: TargetNetworks, rules: ReasoningRules, choose: Choose = greedy):
         self.networks, self.rules, self.choose = networks, rules, choose
+        self.forbidden = rules.forbidden if networks.chooses and choose is greedy else None
 
     def carried(self) -> tuple[int, ...]:
         return ()
@@ -48,7 +54,7 @@ class AutoregressiveDecoder:
         while not self.rules.ended(written):
             tokens, forced = self._next(state, written, pace)
             pass_begun = time.perf_counter()
-            extend(self.networks, state, tokens)
+            extend(self.networks, state, tokens, self.forbidden)
             pace.note_pass(len(tokens), 1000 * (time.perf_counter() - pass_begun))
             written += tokens
             truncated |= forced
@@ -60,16 +66,25 @@ class AutoregressiveDecoder:
         """The tokens to write next and whether they were forced."""
         if pace.must_close():
             return self.rules.closing(written), True
-        return self.rules.settle(self.choose(self.rules.allowed(state.logits)), written)
+        choice = self.choose(self.rules.allowed(state.logits)) if state.choice is None else state.choice
+        return self.rules.settle(choice, written)
 
 
-def extend(networks: TargetNetworks, state: DecodingState, token_ids: list[int]) -> None:
-    """Run tokens through the target one after the other; the state is then the one behind the last."""
+def extend(
+    networks: TargetNetworks, state: DecodingState, token_ids: list[int], forbidden: np.ndarray | None = None
+) -> None:
+    """Run tokens through the target one after the other; the state is then the one behind the last.
+
+    forbidden: the state has the greedy choice among the other tokens, no logits and no taps that anybody should read.
+    """
     positions = text_positions(state.cache.length, len(token_ids), state.rope_delta)
     output = networks.extend(
         networks.embed(np.asarray(token_ids)),
         positions,
         state.cache,
         logit_rows=np.array([len(token_ids) - 1]),
+        forbidden=forbidden,
+        taps=False,
     )
-    state.logits, state.taps = output.logits[0], output.taps
+    state.follow(output.logits, output.choices, 0)
+    state.taps = output.taps

@@ -14,7 +14,7 @@ import numpy as np
 
 from specdrive_ros.decoding.pace import UNHURRIED, Pace
 from specdrive_ros.decoding.rules import ReasoningRules
-from specdrive_ros.decoding.state import DecodingState, Reasoning
+from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
 from specdrive_ros.decoding.token_tree import TokenTree
 from specdrive_ros.decoding.verification import ChooseAmong, Verdict, greedy_among, verify
 from specdrive_ros.draft.draft import Draft, DraftContext
@@ -42,8 +42,14 @@ class SpeculativeDecoder:
     ):
         self.networks, self.rules, self.draft = networks, rules, draft
         self.nodes, self.choose, self.carry = nodes, choose, carry
+        self.forbidden = rules.forbidden if networks.chooses and choose is greedy_among else None
         self.previous: tuple[int, ...] = ()
         self._fault_logged = False
+
+    @property
+    def reads_taps(self) -> bool:
+        """A draft that says nothing of it gets them."""
+        return getattr(self.draft, "reads_taps", True)
 
     @property
     def spare_rows(self) -> int:
@@ -138,19 +144,21 @@ class SpeculativeDecoder:
                 state.cache,
                 mask=None if tree.is_chain else tree.attention_mask(cached, len(stem)),
                 logit_rows=np.arange(len(stem) - 1, len(tokens)),
+                forbidden=self.forbidden,
+                taps=self.reads_taps,
             )
         writing.pace.note_pass(len(tokens), 1000 * (time.perf_counter() - begun))
         writing.passes += 1
-        return _Pass(root_slot, len(stem), tree, output.logits, output.taps, positions)
+        return _Pass(root_slot, len(stem), tree, output.logits, output.taps, positions, output.choices)
 
     def _accept(self, state: DecodingState, run: "_Pass", writing: "_Writing") -> Verdict:
         """Keeps of a pass what the target agrees with: words, rows of the cache, taps."""
         with writing.timed("verify"):
-            verdict = verify(run.tree, run.logits, self.rules, writing.token_ids, self.choose)
+            verdict = verify(run.tree, run.logits, self.rules, writing.token_ids, self.choose, run.choices)
             state.cache.keep(run.root_slot + 1, np.array(verdict.path, np.int64))
             rows = [*range(run.stem), *(run.stem + node for node in verdict.path)]
             state.taps, state.positions = run.taps[rows], run.positions[:, rows]
-            state.logits = run.logits[verdict.path[-1] + 1 if verdict.path else 0]
+            state.follow(run.logits, run.choices, verdict.path[-1] + 1 if verdict.path else 0)
             state.carried = None
         writing.accept(run.tree, verdict, self.draft.name)
         return verdict
@@ -161,26 +169,32 @@ class _Pass:
     """What was run and what came of it.
 
     root_slot: cache slot of the tree's root, the last of the `stem` rows the pass begins with
-    logits:    [1 + n, vocabulary] of the root and the nodes
+    logits:    [1 + n, vocabulary] of the root and the nodes, or `choices` [1 + n]
     taps:      [stem + n, n_taps E]; positions: [3, stem + n]
     """
 
     root_slot: int
     stem: int
     tree: TokenTree
-    logits: np.ndarray
+    logits: np.ndarray | None
     taps: np.ndarray
     positions: np.ndarray
+    choices: np.ndarray | None = None
 
 
 def _prefill(state: DecodingState) -> _Pass:
     """The prefill as a pass whose root is the prompt's last token, its tree what rode along."""
-    tree = state.carried.tree if state.carried else TokenTree.empty()
-    logits = state.logits[None]
-    if state.carried:
-        logits = np.concatenate([logits, state.carried.logits])
-    stem = len(state.taps) - len(tree)
-    return _Pass(state.cache.length - len(tree) - 1, stem, tree, logits, state.taps, state.positions)
+    carried = state.carried or Carried(TokenTree.empty(), None)
+    stem, root_slot = len(state.taps) - len(carried.tree), state.cache.length - len(carried.tree) - 1
+    logits, choices = _joined(state.logits, carried.logits), _joined(state.choice, carried.choices)
+    return _Pass(root_slot, stem, carried.tree, logits, state.taps, state.positions, choices)
+
+
+def _joined(first: np.ndarray | int | None, behind: np.ndarray | None) -> np.ndarray | None:
+    """The root's row and those of what rode along."""
+    if first is None:
+        return None
+    return np.asarray(first)[None] if behind is None else np.concatenate([np.asarray(first)[None], behind])
 
 
 @dataclass

@@ -15,33 +15,43 @@ from specdrive_ros.runtime.networks import KeyValueCache
 class Carried:
     """Text that rode along behind the prompt and waits for its verification.
 
-    tree:   of n tokens; their rows are the last n in the cache
-    logits: [n, vocabulary], what follows each of them
+    tree:    of n tokens; their rows are the last n in the cache
+    logits:  [n, vocabulary], what follows each of them; None where the networks have chosen
+    choices: [n], what they chose
     """
 
     tree: TokenTree
-    logits: np.ndarray
+    logits: np.ndarray | None
+    choices: np.ndarray | None = None
 
 
 @dataclass
 class DecodingState:
     """The target after the tokens whose keys and values are in `cache`.
 
-    logits:     [vocabulary], what follows the newest token (with `carried`: the prompt)
+    logits:     [vocabulary], what follows the newest token (with `carried`: the prompt); None where the networks
+                have chosen
     taps:       [T, n_taps E] of the newest pass, for drafts
     rope_delta: what to add to a token's cache slot to get its position
     prompt_ids: [P], for drafts
     positions:  [3, T] of the rows of `taps`, for drafts
     carried:    text behind the prompt that is not verified yet
+    choice:     the target's greedy choice behind the newest token, in place of `logits`
     """
 
     cache: KeyValueCache
-    logits: np.ndarray
+    logits: np.ndarray | None
     taps: np.ndarray
     rope_delta: int
     prompt_ids: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     positions: np.ndarray = field(default_factory=lambda: np.zeros((3, 0), np.int64))
     carried: Carried | None = None
+    choice: int | None = None
+
+    def follow(self, logits: np.ndarray | None, choices: np.ndarray | None, row: int) -> None:
+        """From here on that row of a pass says what comes next; it has logits or choices."""
+        self.logits = None if logits is None else logits[row]
+        self.choice = None if choices is None else int(choices[row])
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,24 @@ class Verdict:
 
 
 def verify(
-    tree: TokenTree, logits: np.ndarray, rules: ReasoningRules, written: Sequence[int], choose: ChooseAmong
+    tree: TokenTree,
+    logits: np.ndarray | None,
+    rules: ReasoningRules,
+    written: Sequence[int],
+    choose: ChooseAmong,
+    choices: np.ndarray | None = None,
 ) -> Verdict:
-    """logits: [1 + n, vocabulary], row 0 behind the root, row 1 + k behind node k; written: up to the root."""
+    """logits: [1 + n, vocabulary], row 0 behind the root, row 1 + k behind node k; written: up to the root.
+
+    choices: [1 + n], what the networks have chosen behind each row, in place of logits and `choose`.
+    """
     written, path, node = list(written), [], ROOT
     while not rules.ended(written):
         siblings = {int(tree.tokens[child]): child for child in tree.children.get(node, ())}
-        choice = choose(rules.allowed(logits[node + 1]), list(siblings))
+        if choices is None:
+            choice = choose(rules.allowed(logits[node + 1]), list(siblings))
+        else:
+            choice = int(choices[node + 1])
         tokens, forced = rules.settle(choice, written)
         if forced:
             closing = _below(tree, node, tokens)

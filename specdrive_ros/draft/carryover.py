@@ -20,6 +20,7 @@ ANOTHER_PLACE = np.log(0.2)  # what going on at the second of them is worth
 
 class Carryover:
     name = "carryover"
+    reads_taps = False
 
     def begin(self) -> None:
         """The sentence before comes with the context."""

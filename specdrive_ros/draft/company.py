@@ -132,6 +132,7 @@ class Company:
     ):
         self.drafts, self.costs, self.asking = tuple(drafts), costs or PassCosts(), dict(asking or {})
         self.name = "+".join(draft.name for draft in self.drafts)
+        self.reads_taps = any(getattr(draft, "reads_taps", True) for draft in self.drafts)
         self.expected: dict[str, float] = {}  # tokens a pass a draft is expected to bring by itself
         self.times_asked: Counter[str] = Counter()
         self.proposals = 0.0  # expected in a reasoning

@@ -42,9 +42,13 @@ class DraftContext:
 
 
 class Draft(Protocol):
-    """A routine reasoner. One instance serves one car, by one thread at a time."""
+    """A routine reasoner. One instance serves one car, by one thread at a time.
+
+    reads_taps: may be left out, then it does; one that says it does not gets none where bringing them costs something
+    """
 
     name: str
+    reads_taps: bool
 
     def begin(self) -> None:
         """A new prompt: forget what was read of the one before."""

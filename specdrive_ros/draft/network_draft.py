@@ -28,6 +28,8 @@ class Inner(Protocol):
 
 
 class NetworkDraft:
+    reads_taps = True
+
     def __init__(self, name: str, inner: Inner):
         self.name, self.inner = name, inner
 

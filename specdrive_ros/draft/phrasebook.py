@@ -48,6 +48,7 @@ class Phrasebook:
     """
 
     name = "phrasebook"
+    reads_taps = False
 
     def __init__(self, tokens: np.ndarray, counts: np.ndarray, first_child: np.ndarray, end: int):
         self.tokens, self.counts, self.first_child, self.end = tokens, counts, first_child, end

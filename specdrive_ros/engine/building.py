@@ -1,7 +1,7 @@
 """Engines of a model for a profile: what is wanted, what is there, what has to be built.
 
 Reads the exported graphs beside the checkpoint; a half precision is written into a graph just before it is compiled,
-so that one export serves every precision. Knows no device beyond what `targets` names.
+so that one export serves every precision; so is the choice of tokens. Knows no device beyond what `targets` names.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,10 @@ from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.engine.tensorrt import TensorRT, find_tensorrt
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import find_model
+from specdrive_ros.runtime.bindings import ADDED
 
 TIMING_CACHE = "timing.cache"
+COMPILED = ("fp32", "fp8")  # variants of an export that engines are built from; a profile's precision comes on top
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,10 @@ def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:
 def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: TensorRT) -> EngineIdentity:
     """What an engine of `graph` has to be made from today."""
     record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
-    if record.variant != "fp32":
-        raise InputError(f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export")
+    if record.variant not in COMPILED:
+        raise InputError(
+            f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export, or from one in fp8"
+        )
     return EngineIdentity(
         graph=graph,
         onnx=onnx,
@@ -93,6 +97,7 @@ def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: T
         builder=tensorrt.name,
         builder_version=tensorrt.version,
         target=target_name(profile.targets),
+        added=ADDED.get(graph, ""),
     )
 
 
@@ -121,7 +126,7 @@ def _obtain(folder, identity, profile, store, tensorrt, listener) -> GraphOutcom
         why = str(fault)
     listener.on_graph(identity.graph, why)
     path = folder / f"{identity.graph}.onnx"
-    onnx = graph_in_precision(path, profile.precision)
+    onnx = graph_to_compile(path, identity.graph, profile.precision)
     cache = store.folder / TIMING_CACHE
     built = build_engine(
         tensorrt, identity.graph, onnx, path, profile, timing_cache=cache, on_progress=listener.on_progress
@@ -132,14 +137,19 @@ def _obtain(folder, identity, profile, store, tensorrt, listener) -> GraphOutcom
     return GraphOutcome(entry, built=True, why=why)
 
 
-def graph_in_precision(path: Path, precision: str) -> bytes:
-    """The serialized graph. Raises `InputError` where onnx is needed and not installed."""
-    if precision == "fp32":
+def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
+    """The serialized graph in a precision, with what engines have more; data files are referred to as before.
+
+    Raises `InputError` where onnx is needed and not installed.
+    """
+    if precision == "fp32" and graph not in ADDED:
         return path.read_bytes()
     try:
         import onnx
 
         from specdrive_ros.engine.precision import to_precision
+        from specdrive_ros.engine.token_choice import add_choice
     except ImportError:
-        raise InputError(f"precision {precision}: onnx is not installed; pip install onnx") from None
-    return to_precision(onnx.load(str(path), load_external_data=False), precision).SerializeToString()
+        raise InputError(f"{graph} in {precision}: onnx is not installed; pip install onnx") from None
+    rewritten = to_precision(onnx.load(str(path), load_external_data=False), precision)
+    return (add_choice(rewritten) if graph in ADDED else rewritten).SerializeToString()

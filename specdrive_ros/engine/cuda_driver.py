@@ -131,8 +131,12 @@ class CudaDevice:
         """Zeroed memory on the device, aligned to at least 256 bytes."""
         address = c_ulonglong()
         self._call("cuMemAlloc_v2", byref(address), size)
-        self._call("cuMemsetD8Async", address, 0, size, self.stream)
+        self.clear(address.value, size)
         return address.value
+
+    def clear(self, address: int, size: int) -> None:
+        """Queues zeros into memory on the device."""
+        self._call("cuMemsetD8Async", address, 0, size, self.stream)
 
     def free(self, address: int) -> None:
         self._call("cuMemFree_v2", address)

@@ -25,6 +25,7 @@ class EngineIdentity:
     builder_version: and its version
     target:          what it runs on: compute capabilities (sm_89+sm_120), or the device's name where it was built
     export_version:  of our graphs
+    added:           what the engine has more than the graph (`bindings.ADDED`)
     """
 
     graph: str
@@ -36,11 +37,16 @@ class EngineIdentity:
     builder_version: str
     target: str
     export_version: int = EXPORT_VERSION
+    added: str = ""
 
     @property
     def key(self) -> str:
         """sha256 over all parts."""
-        return digest_of(asdict(self))
+        return digest_of(self.to_dict())
+
+    def to_dict(self) -> dict:
+        """Every part; `added` only where there is something, so that older manifests keep their meaning."""
+        return {name: value for name, value in asdict(self).items() if name != "added" or value}
 
     def differences(self, wanted: "EngineIdentity") -> tuple[str, ...]:
         """`part: of this engine -> wanted` for every part that differs."""
@@ -55,6 +61,8 @@ class EngineIdentity:
     def from_dict(cls, values: object) -> "EngineIdentity":
         """Raises `InputError` where a part is missing, unknown or of another type."""
         kinds = {field.name: field.type for field in fields(cls)}
+        if isinstance(values, dict):
+            values = {"added": "", **values}
         if not isinstance(values, dict) or values.keys() != kinds.keys():
             raise InputError(f"an identity has the parts {', '.join(kinds)}")
         for name, kind in kinds.items():
@@ -86,7 +94,7 @@ def _explain(name: str, mine, theirs) -> list[str]:
     if name == "profile":
         return _explain_profile(mine, theirs)
     show = _short if name == "onnx" else str
-    return [f"{name}: {show(mine)} -> {show(theirs)}"]
+    return [f"{name}: {show(mine) or 'nothing'} -> {show(theirs) or 'nothing'}"]
 
 
 def _explain_profile(mine: str, theirs: str) -> list[str]:

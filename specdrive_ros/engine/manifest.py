@@ -27,7 +27,7 @@ class Binding:
     """One input or output of an engine as the builder's network describes it.
 
     mode:     input or output
-    dtype:    float32, float16, bfloat16 or int64
+    dtype:    float32, float16, bfloat16, int64 or int32
     shape:    -1 where it varies
     profiles: least, best and largest shape for each optimisation profile; empty for an output or a fixed shape
     """
@@ -64,7 +64,7 @@ class Entry:
     bindings: tuple[Binding, ...] = ()
 
     def to_dict(self) -> dict:
-        values = json.loads(json.dumps(asdict(self)))
+        values = json.loads(json.dumps(asdict(self) | {"identity": self.identity.to_dict()}))
         values["key"] = self.identity.key
         return values | {"seal": digest_of(values)}
 

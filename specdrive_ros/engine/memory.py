@@ -1,4 +1,4 @@
-"""Memory for engines: what a runner needs of a device, where tensors lie in one block, pinned outputs, the cache.
+"""Memory for engines: what a runner needs of a device, where tensors lie in a block, pools of memory, the cache.
 
 Addresses are plain numbers, so that everything here is tested with a device that is the host's own memory.
 """
@@ -27,6 +27,7 @@ class Device(Protocol):
     def free_pinned(self, address: int) -> None: ...
     def upload(self, target: int, source: int, size: int) -> None: ...
     def download(self, target: int, source: int, size: int) -> None: ...
+    def clear(self, address: int, size: int) -> None: ...
     def copy_blocks(
         self, target: int, target_pitch: int, source: int, source_pitch: int, width: int, count: int
     ) -> None: ...
@@ -80,6 +81,27 @@ class PinnedPool:
         owner = (ctypes.c_char * byte_size(np.dtype(dtype).name, shape)).from_address(address)
         weakref.finalize(owner, free.append, address).atexit = False  # the array's base is `owner`
         return np.frombuffer(owner, dtype).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Memory on the device; the pool has it back when nobody refers to this any more."""
+
+    address: int
+
+
+class DevicePool:
+    """Blocks on the device. One given back is given out again while work on it may still be queued: on the one
+    stream, whatever its next owner queues comes behind."""
+
+    def __init__(self, device: Device):
+        self._device, self._free = device, {}
+
+    def take(self, size: int) -> Block:
+        free = self._free.setdefault(size, [])
+        block = Block(free.pop() if free else self._device.allocate(size))
+        weakref.finalize(block, free.append, block.address).atexit = False
+        return block
 
 
 class DeviceCache:

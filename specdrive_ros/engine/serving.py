@@ -18,7 +18,7 @@ from specdrive_ros.engine.manifest import Entry
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.engine.tensorrt import find_tensorrt, first_error, make_logger
 from specdrive_ros.errors import InputError
-from specdrive_ros.runtime.bindings import EXPORT_VERSION, GraphRecord
+from specdrive_ros.runtime.bindings import ADDED, EXPORT_VERSION, GraphRecord
 
 ENGINES_VARIABLE = "SPECDRIVE_ENGINES"
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -77,6 +77,7 @@ def todays(identity: EngineIdentity, onnx: str, weights: dict[str, str], device:
         builder_version=installed_version(identity.builder) or identity.builder_version,
         target=identity.target if device is None else _target_here(identity.target, device),
         export_version=EXPORT_VERSION,
+        added=ADDED.get(identity.graph, ""),
     )
 
 

@@ -15,13 +15,15 @@ _TOKENS_STEP, _ROWS_STEP = 64, 128
 
 def bucket(letter: str, size: int, within: Range) -> int:
     """The size that `size` is rounded up to: powers of two, then multiples of 64 (tokens) or 128 (cached rows)."""
+    if size <= within.least:
+        return within.least
     if letter == "S":
         rounded = -(-size // _ROWS_STEP) * _ROWS_STEP
     elif size > _TOKENS_STEP:
         rounded = -(-size // _TOKENS_STEP) * _TOKENS_STEP
     else:
-        rounded = 1 << max(0, size - 1).bit_length() if size else 0
-    return min(max(rounded, within.least), within.largest)
+        rounded = 1 << (size - 1).bit_length()
+    return min(rounded, within.largest)
 
 
 def ranges_of(identity_profile: str) -> tuple[Ranges, ...]:

@@ -22,6 +22,13 @@ them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R,
 `action` holds every Euler step in one graph, for ONNX Runtime; `action_step` one of them, for engines: they run it
 step after step without leaving the device, and unrolled it takes minutes to compile.
 
+Engines of text have more than the exported graph, added when they are compiled (`engine/token_choice.py`):
+
+| graph | input | shape | | output | shape |
+|---|---|---|---|---|---|
+| text | forbidden | [vocabulary], 0 or HIDDEN, added to logits | | choices | [R] int32, the largest logit's token |
+| | | | | best | [R], that logit |
+
 Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` those it can say:
 
 | graph | input | shape | | output | shape |
@@ -49,6 +56,9 @@ HIDDEN = -1e9  # what the mask adds to a score that must not count; finite, so t
 VISION_INPUTS = ("patches", "grid_rows", "grid_weights", "cos", "sin")
 VISION_OUTPUTS = ("embeddings", "deepstack")
 ACTION_OUTPUTS = ("action",)
+FORBIDDEN = "forbidden"
+CHOICE_OUTPUTS = ("choices", "best")
+ADDED = {"text": "greedy choice 1"}  # graph -> what its engine has more; another addition makes other engines
 _METADATA_KEY = "specdrive"
 
 DRAFT_GRAPHS = {"eagle3": ("eagle3_newest", "eagle3_step"), "dflash": ("dflash_context", "dflash_block")}

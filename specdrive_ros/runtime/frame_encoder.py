@@ -13,15 +13,16 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.networks import TargetNetworks, VisionFeatures
 from specdrive_ros.target.pixels import patchify
 
+_Key = tuple[str, int]  # camera and stamp
+
 
 @dataclass(frozen=True)
 class _EncodedFrame:
-    """frame: uint8 [H, W, 3]; grid: [3]; embeddings [V, E] and deepstack [K, V, E] of this frame."""
+    """frame: uint8 [H, W, 3]; grid: [3]; features: of this frame, where the runtime keeps them."""
 
     frame: np.ndarray
     grid: np.ndarray
-    embeddings: np.ndarray
-    deepstack: np.ndarray
+    features: VisionFeatures
 
 
 class FrameEncoder:
@@ -30,7 +31,7 @@ class FrameEncoder:
     def __init__(self, networks: TargetNetworks, cameras: Sequence[str], *, keep: bool = True):
         self.networks, self.cameras, self.keep = networks, tuple(cameras), keep
         self.encoded_frames = 0  # how many frames have gone through the network
-        self._known: dict[tuple[str, int], _EncodedFrame] = {}
+        self._known: dict[_Key, _EncodedFrame] = {}
 
     def forget(self) -> None:
         """The clock or the scene has changed: no frame is known."""
@@ -43,37 +44,36 @@ class FrameEncoder:
 
         Returns the features of all frames, camera by camera, and their grids [images, 3].
         """
-        encoded = []
+        keys, pictures = self._in_order(frames, stamps_ns)
+        encoded = [self._recall(key, frame) for key, frame in zip(keys, pictures, strict=True)]
+        new = [index for index, each in enumerate(encoded) if each is None]
+        if new:
+            for index, each in zip(new, self._encode_new([pictures[index] for index in new]), strict=True):
+                encoded[index] = each
+        self._known = dict(zip(keys, encoded, strict=True)) if self.keep else {}
+        first, *others = [each.features for each in encoded]
+        return first.followed_by(others), np.stack([each.grid for each in encoded])
+
+    def _in_order(self, frames, stamps_ns) -> tuple[list[_Key], list[np.ndarray]]:
+        """Keys and pictures of all frames, camera by camera."""
+        keys, pictures = [], []
         for camera in self.cameras:
             if camera not in frames:
                 raise InputError(f"camera {camera!r}: not in the observation, which has {sorted(frames)}")
-            encoded += self._encode_camera(camera, frames[camera], stamps_ns[camera])
-        keys = [(camera, int(stamp)) for camera in self.cameras for stamp in stamps_ns[camera]]
-        self._known = dict(zip(keys, encoded, strict=True)) if self.keep else {}
-        features = VisionFeatures(
-            np.concatenate([each.embeddings for each in encoded]),
-            np.concatenate([each.deepstack for each in encoded], axis=1),
-        )
-        return features, np.stack([each.grid for each in encoded])
+            keys += [(camera, int(stamp)) for stamp in stamps_ns[camera]]
+            pictures += list(frames[camera])
+        return keys, pictures
 
-    def _encode_camera(self, camera: str, frames: np.ndarray, stamps_ns: np.ndarray) -> list[_EncodedFrame]:
-        known = [
-            self._recall(camera, int(stamp), frame) for frame, stamp in zip(frames, stamps_ns, strict=True)
-        ]
-        new = [index for index, each in enumerate(known) if each is None]
-        if new:
-            for index, each in zip(new, self._encode_new(frames[new]), strict=True):
-                known[index] = each
-        return known
-
-    def _recall(self, camera: str, stamp_ns: int, frame: np.ndarray) -> _EncodedFrame | None:
-        known = self._known.get((camera, stamp_ns))
+    def _recall(self, key: _Key, frame: np.ndarray) -> _EncodedFrame | None:
+        known = self._known.get(key)
         return known if known is not None and np.array_equal(known.frame, frame) else None
 
-    def _encode_new(self, frames: np.ndarray) -> list[_EncodedFrame]:
-        patches, grids = patchify(frames, self.networks.config)
-        features = self.networks.encode_images(patches, grids)
-        self.encoded_frames += len(frames)
-        embeddings = np.split(features.embeddings, len(frames))
-        deepstack = np.split(features.deepstack, len(frames), axis=1)
-        return [_EncodedFrame(*each) for each in zip(frames, grids, embeddings, deepstack, strict=True)]
+    def _encode_new(self, pictures: list[np.ndarray]) -> list[_EncodedFrame]:
+        """One call of the networks for all cameras, so that a device is waited for once."""
+        config = self.networks.config
+        patches, grids = zip(*[patchify(frame[None], config) for frame in pictures], strict=True)
+        grids = np.concatenate(grids)
+        features = self.networks.encode_images(np.concatenate(patches), grids)
+        self.encoded_frames += len(pictures)
+        parts = features.split(grids.prod(axis=1) // config.vision.spatial_merge_size**2)
+        return [_EncodedFrame(frame.copy(), *each) for frame, *each in zip(pictures, grids, parts, strict=True)]

@@ -1,21 +1,24 @@
-"""What a pass needs around the graphs, in NumPy: rotary tables, masks, deepstack, batches of equal images.
+"""What a pass needs around the graphs, in NumPy: rotary tables, masks, image rows, batches of equal images.
 
 `GraphNetworks` does this for every runtime that runs the graphs of `bindings.py`; a runtime adds how one
 graph is run. Knows no runtime and no torch.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import numpy as np
 
 from specdrive_ros.runtime.bindings import HIDDEN
-from specdrive_ros.runtime.networks import KeyValueCache, TextOutput, VisionFeatures
+from specdrive_ros.runtime.networks import ImageRows, KeyValueCache, TextOutput, VisionFeatures
 from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.rope import position_grid_weights, rotary_tables, vision_rotary_tables
 
 
 class GraphNetworks(ABC):
     """`TargetNetworks` over three graphs."""
+
+    chooses = False  # logits that lie in the host's memory are read there, row by row as they are needed
 
     def __init__(self, config: TargetConfig, tap_layers: tuple[int, ...], flow_steps: int):
         self.config, self.tap_layers, self.flow_steps = config, tap_layers, flow_steps
@@ -35,6 +38,11 @@ class GraphNetworks(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """`past` [L, S, 2, H, D] is read, `new` [L, T, 2, H, D] written. Returns logits and taps."""
 
+    def run_choice(self, *inputs, forbidden: np.ndarray, taps: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The same pass; returns choices [R] and taps, which may be empty where they are not wanted."""
+        logits, states = self.run_text(*inputs)
+        return np.argmax(np.where(forbidden, -np.inf, logits), -1), states
+
     @abstractmethod
     def run_action(self, noise, cos, sin, past) -> np.ndarray:
         """-> [W, 2]."""
@@ -51,39 +59,53 @@ class GraphNetworks(ABC):
         return KeyValueCache(text.num_hidden_layers, text.num_key_value_heads, text.head_dim, capacity)
 
     def encode_images(self, patches: np.ndarray, grid_thw: np.ndarray) -> VisionFeatures:
-        parts, start = [], 0
-        for (rows, columns), images in equal_images(grid_thw):
-            end = start + images * rows * columns
-            batch = np.ascontiguousarray(patches[start:end]).reshape(images, rows * columns, -1)
-            parts.append(self.run_vision(batch, *self._tables_of_image(rows, columns)))
-            start = end
+        parts = [self.run_vision(*inputs) for inputs in self.vision_inputs(patches, grid_thw)]
         embeddings = [part.reshape(-1, part.shape[-1]) for part, _ in parts]
         levels = [part.reshape(len(part), -1, part.shape[-1]) for _, part in parts]
         return VisionFeatures(np.concatenate(embeddings), np.concatenate(levels, axis=1))
 
+    def vision_inputs(self, patches: np.ndarray, grid_thw: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+        """Inputs of `run_vision` for each run of images of one size."""
+        start = 0
+        for (rows, columns), images in equal_images(grid_thw):
+            end = start + images * rows * columns
+            batch = np.ascontiguousarray(patches[start:end]).reshape(images, rows * columns, -1)
+            yield batch, *self._tables_of_image(rows, columns)
+            start = end
+
     def extend(
-        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None
-    ) -> TextOutput:
-        tokens, cached = len(embeddings), cache.length
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, images=None, logit_rows=None,
+        forbidden=None, taps=True,
+    ) -> TextOutput:  # fmt: skip
+        tokens, cached = len(embeddings) + (0 if images is None else len(images.rows)), cache.length
         new = cache.reserve(tokens)
         cos, sin = rotary_tables(position_ids, self.config.text)
-        if deepstack is None:
-            deepstack = np.zeros(
-                (len(self.config.vision.deepstack_visual_indexes), *embeddings.shape), np.float32
-            )
+        hidden, deepstack = self.with_images(embeddings, deepstack, images)
+        mask = additive_mask(mask, tokens, cached)
         rows = np.arange(tokens) if logit_rows is None else np.asarray(logit_rows, np.int64)
-        logits, taps = self.run_text(
-            embeddings,
-            cos,
-            sin,
-            additive_mask(mask, tokens, cached),
-            deepstack,
-            rows,
-            cache.past(cached),
-            new,
-        )
+        inputs = (hidden, cos, sin, mask, deepstack, rows, cache.past(cached), new)
+        if forbidden is None:
+            output = TextOutput(*self.run_text(*inputs))
+        else:
+            choices, states = self.run_choice(*inputs, forbidden=forbidden, taps=taps)
+            output = TextOutput(None, states, choices)
         cache.advance(tokens)
-        return TextOutput(logits, taps)
+        return output
+
+    def with_images(
+        self, embeddings: np.ndarray, deepstack: np.ndarray | None, images: ImageRows | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`hidden` and `deepstack` of `run_text`: [T, E] and [K, T, E], image tokens in their rows."""
+        tokens, size = len(embeddings) + (0 if images is None else len(images.rows)), embeddings.shape[1]
+        if deepstack is None:
+            deepstack = np.zeros((len(self.config.vision.deepstack_visual_indexes), tokens, size), np.float32)
+        if images is None:
+            return embeddings, deepstack
+        hidden, others = np.empty((tokens, size), np.float32), np.ones(tokens, bool)
+        others[images.rows] = False
+        hidden[others], hidden[images.rows] = embeddings, images.features.embeddings
+        deepstack[:, images.rows] = images.features.deepstack
+        return hidden, deepstack
 
     def act(self, noise, position_ids, cache, *, visible, steps=None) -> np.ndarray:
         cos, sin = rotary_tables(position_ids, self.config.text)

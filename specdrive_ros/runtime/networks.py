@@ -6,6 +6,7 @@ axis: one car, one prompt. Sizes: T tokens of a pass, S cached tokens, V image t
 H key-value heads, D head size, E hidden size.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from specdrive_ros.target.config import TargetConfig
 
 @dataclass(frozen=True)
 class VisionFeatures:
-    """Image tokens ready for the text model.
+    """Image tokens ready for the text model. A runtime may have a class of its own that keeps them on a device.
 
     embeddings: [V, E], take the rows of the image placeholders.
     deepstack:  [K, V, E], added to the outputs of text layers 0 … K-1 at the same rows.
@@ -25,17 +26,43 @@ class VisionFeatures:
     embeddings: np.ndarray
     deepstack: np.ndarray
 
+    def split(self, tokens: Sequence[int]) -> list["VisionFeatures"]:
+        """One for each image, of which `tokens` has the sizes."""
+        ends = np.cumsum(tokens)[:-1]
+        pairs = zip(np.split(self.embeddings, ends), np.split(self.deepstack, ends, axis=1), strict=True)
+        return [VisionFeatures(*pair) for pair in pairs]
+
+    def followed_by(self, others: Sequence["VisionFeatures"]) -> "VisionFeatures":
+        """These image tokens and behind them those of `others`."""
+        parts = [self, *others]
+        return VisionFeatures(
+            np.concatenate([part.embeddings for part in parts]),
+            np.concatenate([part.deepstack for part in parts], axis=1),
+        )
+
+
+@dataclass(frozen=True)
+class ImageRows:
+    """Image tokens of a pass. rows: [V], rising; features: of `TargetNetworks.encode_images`."""
+
+    rows: np.ndarray
+    features: VisionFeatures
+
 
 @dataclass(frozen=True)
 class TextOutput:
     """One pass of the text model.
 
-    logits: [R, vocabulary], of the rows asked for.
-    taps:   [T, n_taps * E], hidden states that drafts read (`tap_layers` of the networks).
+    logits:  [R, vocabulary], of the rows asked for; None where choices were asked for.
+    taps:    [T, n_taps * E], hidden states that drafts read (`tap_layers` of the networks); [T, 0] where choices were
+             asked for without them and bringing them costs something.
+    choices: [R], the token with the largest logit among those allowed, the first of equal ones; None where logits
+             were asked for.
     """
 
-    logits: np.ndarray
+    logits: np.ndarray | None
     taps: np.ndarray
+    choices: np.ndarray | None = None
 
 
 class KeyValueCache:
@@ -96,6 +123,7 @@ class TargetNetworks(Protocol):
     config: TargetConfig
     tap_layers: tuple[int, ...]  # tap k is the hidden state entering layer k, deepstack added; see graphs.py
     flow_steps: int  # Euler steps of `act`
+    chooses: bool  # whether `extend` chooses tokens where the logits lie: then ask for no more than is read
 
     def encode_images(self, patches: np.ndarray, grid_thw: np.ndarray) -> VisionFeatures:
         """patches: [P, 3*2*16*16] normalised pixels in merge-block order; grid_thw: [images, 3]."""
@@ -113,15 +141,21 @@ class TargetNetworks(Protocol):
         *,
         mask: np.ndarray | None = None,
         deepstack: np.ndarray | None = None,
+        images: ImageRows | None = None,
         logit_rows: np.ndarray | None = None,
+        forbidden: np.ndarray | None = None,
+        taps: bool = True,
     ) -> TextOutput:
         """One pass over T new tokens; their keys and values are appended to the cache.
 
-        embeddings:   [T, E]
+        embeddings:   [T, E]; with `images` [T - V, E], those of the other rows in their order
         position_ids: [3, T] int64 (time, height, width axes of M-RoPE)
         mask:         [T, S + T] bool, True where a row may look; None is causal
         deepstack:    [K, T, E], zero at rows that are no image tokens; None is all zero
+        images:       image tokens and their rows, in place of `deepstack`
         logit_rows:   rows whose logits are wanted; None is all of them
+        forbidden:    [vocabulary] bool: instead of logits give the greedy choice among the other tokens
+        taps:         with `forbidden`: whether the hidden states are read
         """
 
     def prepare_steps(self) -> None:

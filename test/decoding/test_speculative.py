@@ -14,7 +14,7 @@ from specdrive_ros.decoding.verification import RejectionSampler
 from specdrive_ros.target.rope import text_positions
 
 from .toy_drafts import Oracle, Rubbish, random_tree
-from .toy_target import FUTURE_START, PROMPT, ToyTarget, toy_rules, toy_state
+from .toy_target import FUTURE_START, PROMPT, ChoosingTarget, ToyTarget, toy_rules, toy_state
 
 DRAWS = 2000
 
@@ -54,6 +54,34 @@ def test_greedy_answers_are_those_of_plain_decoding(limit):
             assert written.token_ids == reasoning.token_ids and written.truncated == reasoning.truncated
             assert written.target_passes <= reasoning.target_passes
             assert_same_end(state, expected)
+
+
+@pytest.mark.parametrize("limit", [2, 5, 24])
+def test_a_target_that_chooses_by_itself_writes_the_same(limit):
+    """Token numbers in place of logits, plainly and ahead, behind a prompt that has logits."""
+    for seed in range(12):
+        target = ChoosingTarget(seed)
+        reasoning, expected = plain(ToyTarget(seed), limit)
+        found, state = plain(target, limit)
+        assert found.token_ids == reasoning.token_ids and found.truncated == reasoning.truncated
+        assert state.logits is None and state.choice is not None
+        assert_same_end(state, expected)
+        state = toy_state(target)
+        draft = Oracle(reasoning.token_ids, wrong=0.5, seed=seed)
+        written = SpeculativeDecoder(target, toy_rules(limit), draft, nodes=11).decode(state)
+        assert written.token_ids == reasoning.token_ids and written.truncated == reasoning.truncated
+        assert_same_end(state, expected)
+
+
+def test_who_draws_asks_for_logits():
+    target = ChoosingTarget(1)
+    draws = AutoregressiveDecoder(target, toy_rules(), Sampler(seed=3))
+    ahead = SpeculativeDecoder(target, toy_rules(), Oracle(()), choose=RejectionSampler(Sampler(seed=3)))
+    assert draws.forbidden is None and ahead.forbidden is None
+    assert not draws.reads_taps and ahead.reads_taps  # who says nothing of it gets them
+    state = toy_state(target)
+    draws.decode(state)
+    assert state.choice is None and state.logits.shape == (12,)
 
 
 def test_forced_ends_are_among_the_cases():
@@ -110,16 +138,22 @@ def carried_state(target: ToyTarget, tokens) -> DecodingState:
     cache = target.new_cache(len(PROMPT) + 60)
     ids = np.array([*PROMPT, *tokens])
     positions = text_positions(0, len(ids), 2)
+    tree = TokenTree.chain(tokens, proposers=("carryover",) * len(tokens))
+    if target.chooses:
+        output = target.extend(target.embed(ids), positions, cache, forbidden=toy_rules().forbidden)
+        choices = output.choices[len(PROMPT) - 1 :]
+        carried = Carried(tree, None, choices[1:])
+        return DecodingState(cache, None, output.taps, 2, PROMPT, positions, carried, int(choices[0]))
     output = target.extend(target.embed(ids), positions, cache)
     logits = output.logits[len(PROMPT) - 1 :]
-    carried = Carried(TokenTree.chain(tokens, proposers=("carryover",) * len(tokens)), logits[1:])
-    return DecodingState(cache, logits[0], output.taps, 2, PROMPT, positions, carried)
+    return DecodingState(cache, logits[0], output.taps, 2, PROMPT, positions, Carried(tree, logits[1:]))
 
 
+@pytest.mark.parametrize("kind", [ToyTarget, ChoosingTarget])
 @pytest.mark.parametrize("right", [0, 1, 4, None])
-def test_carried_text_is_verified_in_the_prefill(right):
+def test_carried_text_is_verified_in_the_prefill(right, kind):
     for seed in range(6):
-        target = ToyTarget(seed)
+        target = kind(seed)
         reasoning, expected = plain(target)
         carried = list(reasoning.token_ids)
         if right is not None and right < len(carried):

@@ -15,6 +15,8 @@ PROMPT = np.array([3, 1, 2])
 
 
 class ToyTarget:
+    chooses = False
+
     def __init__(self, seed: int = 0, sharpness: float = 3.0):
         table = np.random.default_rng(seed).standard_normal((VOCABULARY, POSITIONS, VOCABULARY))
         self.table = sharpness * table
@@ -27,7 +29,9 @@ class ToyTarget:
     def new_cache(self, capacity):
         return KeyValueCache(1, 1, 2, capacity)
 
-    def extend(self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None):
+    def extend(
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None, taps=True
+    ):
         tokens, cached = len(embeddings), cache.length
         new = np.stack([embeddings[:, 0], position_ids[0].astype(np.float32)], -1)
         cache.append(np.broadcast_to(new[None, :, None, None], (1, tokens, 2, 1, 2)))
@@ -37,7 +41,16 @@ class ToyTarget:
         scores = self.table[seen[:, 0], seen[:, 1]]
         logits = (mask @ scores) / np.sqrt(mask.sum(1, keepdims=True))
         self.passes.append(tokens)
-        return TextOutput(logits[slice(None) if logit_rows is None else logit_rows].astype(np.float32), new)
+        logits = logits[slice(None) if logit_rows is None else logit_rows].astype(np.float32)
+        if forbidden is None:
+            return TextOutput(logits, new)
+        return TextOutput(None, new, np.where(forbidden, -np.inf, logits).argmax(-1))
+
+
+class ChoosingTarget(ToyTarget):
+    """The same target where it chooses by itself and logits are never seen."""
+
+    chooses = True
 
 
 def toy_rules(limit: int = 24) -> ReasoningRules:

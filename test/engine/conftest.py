@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 
 from specdrive_ros.engine.axes import ENGINE_GRAPHS, profile_shapes
+from specdrive_ros.engine.building import graph_to_compile
 from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.engine.identity import EngineIdentity
 from specdrive_ros.engine.manifest import Binding, Entry
@@ -22,7 +23,9 @@ from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.sizes import ranges_of
 
 MINI = Path(__file__).parents[2] / "models" / "mini"
-KINDS = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(float16)": "float16"}
+KINDS = {
+    "tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float16)": "float16"
+}  # fmt: skip
 
 
 class HostDevice:
@@ -35,7 +38,9 @@ class HostDevice:
         self.sizes: dict[int, int] = {}
         self.queue: list[Callable[[], None]] = []
         self.graphs: list[list[Callable[[], None]]] = []
+        self.pinned: set[int] = set()
         self.launches = self.synchronisations = self.uploads = 0
+        self.uploaded = self.downloaded = 0  # bytes
 
     def use(self) -> None:
         pass
@@ -44,7 +49,9 @@ class HostDevice:
         return self._allocate(size, 0)
 
     def allocate_pinned(self, size: int) -> int:
-        return self._allocate(size, 0xFF)  # no numbers until they are written
+        address = self._allocate(size, 0xFF)  # no numbers until they are written
+        self.pinned.add(address)
+        return address
 
     def _allocate(self, size: int, fill: int) -> int:
         block = (ctypes.c_char * (size + ALIGNMENT))()
@@ -58,16 +65,30 @@ class HostDevice:
 
     free_pinned = free
 
+    def clear(self, address: int, size: int) -> None:
+        self.check(address, size)
+        self.queue.append(lambda: ctypes.memset(address, 0, size))
+
     def check(self, address: int, size: int) -> None:
         """Every access lies in one block."""
         assert any(start <= address and address + size <= start + self.sizes[start] for start in self.blocks)
 
     def upload(self, target: int, source: int, size: int) -> None:
+        """A copy of what the source holds when the device comes to it, as with pinned memory."""
         self.uploads += 1
+        self.uploaded += size
+        self._cross(source, target)
         self._copy(target, source, size)
 
     def download(self, target: int, source: int, size: int) -> None:
+        self.downloaded += size
+        self._cross(target, source)
         self._copy(target, source, size)
+
+    def _cross(self, host: int, device: int) -> None:
+        """Between host and device only through pinned memory."""
+        holds = [any(start <= each < start + self.sizes[start] for start in self.pinned) for each in (host, device)]
+        assert holds == [True, False]
 
     def _copy(self, target: int, source: int, size: int) -> None:
         self.check(target, size)
@@ -155,8 +176,10 @@ def describe(session, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
 
 
 def open_session(graph: bytes | str) -> onnxruntime.InferenceSession:
+    """A graph's file, or its content with weights in mini's folder."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(MINI))
     return onnxruntime.InferenceSession(graph, options)
 
 
@@ -176,7 +199,11 @@ def host_engines(device: HostDevice, profile: BuildProfile, sessions: dict) -> d
 
 @pytest.fixture(scope="session")
 def sessions():
-    return {graph: open_session(str(MINI / f"{graph}.onnx")) for graph in ENGINE_GRAPHS}
+    """Of the graphs as they are compiled: that of text chooses tokens."""
+    pytest.importorskip("onnx", reason="needs the train or the tensorrt-rtx extra")
+    return {
+        graph: open_session(graph_to_compile(MINI / f"{graph}.onnx", graph, "fp32")) for graph in ENGINE_GRAPHS
+    }
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
+from specdrive_ros.runtime.networks import ImageRows
 from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
 from specdrive_ros.target.rope import text_positions
 
@@ -64,6 +65,8 @@ def test_what_it_binds_is_the_binding_table(built):
     text = bindings["text"]
     assert text["past_0"].dtype == text["new_7"].dtype == "float16"
     assert text["hidden"].dtype == text["logits"].dtype == "float32" and text["logit_rows"].dtype == "int64"
+    assert (text["forbidden"].mode, text["choices"].mode) == ("input", "output")
+    assert (text["choices"].dtype, text["best"].dtype) == ("int32", "float32")
     assert text["past_7"].profiles == (
         ((1, 2, 2, 32), (256, 2, 2, 32), (512, 2, 2, 32)),
         ((0, 2, 2, 32), (0, 2, 2, 32), (128, 2, 2, 32)),
@@ -89,11 +92,31 @@ def test_a_cycle_fits_what_the_compiled_engines_say_of_themselves(built, device,
     networks = TensorRtNetworks(MINI, engines, device)
     cache = networks.new_cache(300)
     assert cache.row_bytes == 2 * 2 * 32 * 2
-    networks.encode_images(np.zeros((4 * 60, 1536), np.float32), np.array([[4, 6, 10]]))
+    features = networks.encode_images(np.zeros((4 * 60, 1536), np.float32), np.array([[4, 6, 10]]))
+    images, forbidden = ImageRows(np.arange(20, 80), features), np.zeros(networks.config.text.vocab_size, bool)
+    prompt = np.zeros((81, 192), np.float32)
+    networks.extend(prompt, text_positions(0, 141, 0), cache, images=images, logit_rows=[140], forbidden=forbidden)
+    cache.truncate(0)
     for tokens, rows in ((141, [140]), (1, None), (16, None), (60, None)):
         embeddings = np.zeros((tokens, 192), np.float32)
         networks.extend(embeddings, text_positions(cache.length, tokens, 0), cache, logit_rows=rows)
     networks.act(np.zeros((64, 2), np.float32), text_positions(218, 64, 0), cache, visible=cache.length)
+
+
+def test_weights_in_fp8_stay_in_fp8(rtx, tmp_path):
+    """Under half precision: no builder folds them into it, so the engine has a byte less for each of them."""
+    from specdrive_ros.runtime.variants import write_variant
+
+    write_variant(MINI, tmp_path / "mini", "fp8")
+    wide = {"text": ({"T": Range(1, 16, 64), "S": Range(1, 256, 512), "R": Range(1, 16, 64)},)}
+    profile = replace(find_profile("rtx-ada"), graphs=wide, precision="fp16")
+    sizes = []
+    for model in (MINI, tmp_path / "mini"):
+        (one,) = build_model(model, profile, EngineStore(tmp_path / model.parent.name), rtx)
+        sizes.append(one.entry.size)
+        assert {binding.name for binding in one.entry.bindings} > {"hidden", "past_0", "logits", "choices"}
+    weights = (tmp_path / "mini" / "text.onnx.data").stat().st_size
+    assert 0.8 * weights < sizes[0] - sizes[1] < 1.2 * weights
 
 
 def test_nothing_is_built_twice(built, rtx):

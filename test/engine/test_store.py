@@ -324,3 +324,14 @@ def test_prune_takes_damaged_unwanted_and_left_over_files(store):
 def test_prune_of_no_folder(tmp_path):
     with pytest.raises(InputError, match="no such folder of engines"):
         EngineStore(tmp_path / "none").prune()
+
+
+def test_what_an_engine_has_more_than_its_graph(store):
+    """A manifest of before says nothing of it: it is read as ever, and what should have more is refused for that."""
+    manifest = (store.folder / MANIFEST).read_text()
+    assert '"added"' not in manifest and store.load(TEXT).content == CONTENT
+    with pytest.raises(EngineMismatch, match="was built from something else: added: nothing -> greedy choice 1$"):
+        store.load(replace(TEXT, added="greedy choice 1"))
+    store.put(replace(TEXT, added="greedy choice 1"), CONTENT)
+    assert '"added": "greedy choice 1"' in (store.folder / MANIFEST).read_text()
+    assert store.load(replace(TEXT, added="greedy choice 1")).entry.identity.added == "greedy choice 1"

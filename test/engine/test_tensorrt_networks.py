@@ -15,6 +15,9 @@ from specdrive_ros.engine.memory import array_at
 from specdrive_ros.engine.profile import find_profile
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
+from specdrive_ros.runtime.device_features import DeviceFeatures, runs
+from specdrive_ros.runtime.frame_encoder import FrameEncoder
+from specdrive_ros.runtime.networks import ImageRows, VisionFeatures
 from specdrive_ros.runtime.onnx_networks import OnnxNetworks
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.target.rope import text_positions
@@ -122,6 +125,9 @@ def test_one_upload_and_one_wait_a_pass(make_networks, device):
     networks.extend(networks.embed(np.arange(5)), text_positions(0, 5, 0), cache)
     assert (device.uploads - before[0], device.synchronisations - before[1]) == (1, 1)
     before = device.uploads, device.synchronisations
+    networks.encode_images(np.zeros((240, 1536), np.float32), np.array([[2, 6, 10]] * 2))
+    assert (device.uploads - before[0], device.synchronisations - before[1]) == (1, 1)  # of all images of one size
+    before = device.uploads, device.synchronisations
     networks.act(np.zeros((64, 2), np.float32), text_positions(5, 64, 0), cache, visible=5)
     assert (device.uploads - before[0], device.synchronisations - before[1]) == (1, 1)  # of ten steps
 
@@ -193,23 +199,137 @@ def test_image_the_engine_was_not_built_for(make_networks):
 
 def test_outputs_that_are_no_numbers_make_no_plan(make_networks):
     networks = make_networks()
-    with pytest.raises(WorkFailed, match="an engine's logits are not finite"):
-        networks.extend(np.full((1, 192), np.nan, np.float32), text_positions(0, 1, 0), networks.new_cache(64))
+    nothing, vocabulary = np.full((1, 192), np.nan, np.float32), networks.config.text.vocab_size
+    for asked in ({}, {"forbidden": np.zeros(vocabulary, bool)}):
+        with pytest.raises(WorkFailed, match="an engine's logits are not finite"):
+            networks.extend(nothing, text_positions(0, 1, 0), networks.new_cache(64), **asked)
 
 
 @pytest.mark.parametrize("draft", ["none", "carryover"])
-def test_drives_as_the_onnx_runtime_does(make_networks, plain, draft):
+def test_drives_as_the_onnx_runtime_does(make_networks, plain, draft, planners):
+    (one, other), cycles = planners(plain, make_networks(), draft=draft)
+    for observation in cycles(3):
+        expected, found = one.plan(observation), other.plan(observation)
+        assert found.token_ids == expected.token_ids
+        np.testing.assert_allclose(found.xyz, expected.xyz, atol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def planners():
+    """`planners(networks, …, draft=…)` -> planners of mini on those networks, and cycles to plan."""
     from specdrive_ros.cycle import Planner
     from specdrive_ros.evaluation.decode_benchmark import observations
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.target.tokens import TargetTokenizer
 
-    tokenizer = TargetTokenizer.load(plain.config)
-    one, other = (Planner(find_model("mini"), each, tokenizer, draft=draft) for each in (plain, make_networks()))
-    for observation in islice(observations(one, 3), 3):
-        expected, found = one.plan(observation), other.plan(observation)
-        assert found.token_ids == expected.token_ids
-        np.testing.assert_allclose(found.xyz, expected.xyz, atol=1e-3)
+    def make(*networks, draft: str):
+        tokenizer = TargetTokenizer.load(networks[0].config)
+        made = [Planner(find_model("mini"), each, tokenizer, draft=draft) for each in networks]
+        return made, lambda cycles: islice(observations(made[0], 3), cycles)
+
+    return make
+
+
+def test_one_wait_a_stage_and_no_feature_or_logit_on_the_way(make_networks, device, planners):
+    """Of a driving cycle after the first: what is waited for, what goes up and what comes down."""
+    networks = make_networks()
+    (planner,), cycles = planners(networks, draft="carryover")
+    first, second = cycles(2)
+    carried = planner.plan(first).token_ids
+    waits, down = device.synchronisations, device.downloaded
+    plan = planner.plan(second)
+    assert device.synchronisations - waits == 3 + plan.target_passes  # vision, prefill and the action head beside them
+    text, rows = networks.config.text, 1 + len(carried) + plan.target_passes * (1 + planner.decoder.spare_rows)
+    assert device.downloaded - down <= (4 + 4) * rows + 4 * (64 * 2)  # choices and the action, nothing else
+    state = planner.perceive(second, {})  # every frame is known: no wait for vision, and logits are asked for
+    assert device.downloaded - down > 4 * text.vocab_size and state.logits.shape == (text.vocab_size,)
+    features, _ = planner.encoder.encode(second.frames, second.frame_stamps_ns)
+    assert isinstance(features, DeviceFeatures)
+    image_rows = len(features.embeddings)
+    before = device.uploaded
+    planner.perceive(second, {})
+    prompt = device.uploaded - before
+    assert prompt < 4 * (512 * 2 * 32 + 512**2) + 4 * text.hidden_size * (planner._cache.length - image_rows + 1)
+
+
+def test_kept_frames_are_not_encoded_again_and_stay_where_they_are(make_networks, device, plain):
+    networks = make_networks()
+    encoders = [FrameEncoder(each, ("a", "b")) for each in (networks, plain)]
+    pictures = np.random.default_rng(0).integers(0, 255, (2, 9, 96, 160, 3), np.uint8)
+    for cycle in range(6):
+        frames = {name: pictures[k, cycle : cycle + 4] for k, name in enumerate("ab")}
+        stamps = dict.fromkeys("ab", np.arange(cycle, cycle + 4))
+        waits = device.synchronisations
+        found, expected = [encoder.encode(frames, stamps)[0] for encoder in encoders]
+        assert device.synchronisations - waits == 1  # of both cameras
+        np.testing.assert_allclose(found.embeddings, expected.embeddings, atol=1e-4)
+        np.testing.assert_allclose(found.deepstack, expected.deepstack, atol=1e-4)
+        if cycle == 2:
+            held = len(device.blocks)
+    gc.collect()
+    assert len(device.blocks) == held  # blocks of forgotten frames are given out again
+    assert encoders[0].encoded_frames == 8 + 5 * 2
+
+
+def test_more_images_than_the_engine_takes_at_once(make_networks, plain):
+    profile = find_profile("rtx-ada")
+    few = replace(profile, graphs=profile.graphs | {"vision": ({"I": Range(1, 1, 2), "P": Range(24, 60, 60)},)})
+    patches = np.random.default_rng(0).standard_normal((5 * 60 + 24, 1536)).astype(np.float32)
+    grids = np.array([[5, 6, 10], [1, 4, 6]])
+    found, expected = make_networks(few).encode_images(patches, grids), plain.encode_images(patches, grids)
+    np.testing.assert_allclose(found.embeddings, expected.embeddings, atol=1e-4)
+    np.testing.assert_allclose(found.deepstack, expected.deepstack, atol=1e-4)
+    with pytest.raises(ValueError, match="images of .15, 15, 15, 15, 15, 6. tokens, asked for"):
+        found.split([15, 66])
+
+
+def test_runs_of_rows():
+    assert runs(np.array([3, 4, 5, 9, 11, 12])) == [(0, 3, 3), (3, 9, 1), (4, 11, 2)]
+    assert runs(np.arange(4)) == [(0, 0, 4)] and runs(np.zeros(0, int)) == []
+
+
+def test_image_rows_come_together_on_the_device(make_networks, plain):
+    """Words around and between images, an image cut in two by a word, features of either kind."""
+    random, networks = np.random.default_rng(0), make_networks()
+    patches, grid = random.standard_normal((120, 1536)).astype(np.float32), np.array([[1, 6, 10]] * 2)
+    rows = np.array([*range(4, 19), *range(20, 27), *range(28, 36)])
+    words = plain.embed(random.integers(0, 700, 41 - len(rows)))
+    expected = on_rows(plain, words, rows, plain.encode_images(patches, grid))
+    features = networks.encode_images(patches, grid)
+    on_rows(networks, words + np.float32(9), rows, features)  # what lay in the input before must not shine through
+    for each in (features, VisionFeatures(features.embeddings, features.deepstack)):
+        for name, value in on_rows(networks, words, rows, each).items():
+            np.testing.assert_allclose(value, expected[name], atol=1e-4, err_msg=name)
+
+
+def on_rows(networks, words, rows, features) -> dict[str, np.ndarray]:
+    cache = networks.new_cache(64)
+    output = networks.extend(words, text_positions(0, 41, 0), cache, images=ImageRows(rows, features))
+    return {"logits": output.logits, "taps": output.taps, "cache": rows_of(cache)}
+
+
+def test_choices_are_those_of_the_logits(make_networks, plain, device):
+    random, networks = np.random.default_rng(0), make_networks()
+    tokens = networks.embed(random.integers(0, 700, 16))
+    vocabulary = networks.config.text.vocab_size
+
+    def ask(each, **asked):
+        return each.extend(tokens, text_positions(0, 16, 0), each.new_cache(64), logit_rows=np.arange(3, 16), **asked)
+
+    logits = ask(plain).logits
+    for share in (0.0, 0.5, 0.999):  # of the vocabulary forbidden, another one each time
+        forbidden = random.random(vocabulary) < share
+        expected = np.where(forbidden, -np.inf, logits).argmax(-1)
+        before = device.downloaded
+        found = ask(networks, forbidden=forbidden)
+        assert found.logits is None and found.choices.tolist() == expected.tolist()
+        assert device.downloaded - before == 13 * (4 + 4) + found.taps.nbytes and found.taps.shape == (16, 3 * 192)
+        before = device.downloaded
+        without = ask(networks, forbidden=forbidden, taps=False)
+        assert without.choices.tolist() == expected.tolist() and without.taps.shape == (16, 0)
+        assert device.downloaded - before == 13 * (4 + 4)
+        assert ask(plain, forbidden=forbidden).choices.tolist() == expected.tolist()
+    np.testing.assert_allclose(ask(networks).logits, logits, atol=1e-4)
 
 
 def test_runtime_without_a_gpu(monkeypatch):

@@ -32,13 +32,17 @@ RULES = ReasoningRules(np.zeros(192, bool), cot_end=UNUSED, future_start=EOS, en
 class ReferenceTarget:
     """The references' target as the loop wants it. Its cache holds ids and positions, and every pass begins anew."""
 
+    chooses = False
+
     def __init__(self, reference: DraftReference, taps: tuple[int, ...]):
         self.reference, self.taps, self.config = reference, taps, SimpleNamespace()
 
     def embed(self, token_ids):
         return np.asarray(token_ids, np.float32)[:, None]
 
-    def extend(self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None):
+    def extend(
+        self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None, taps=True
+    ):
         tokens, cached = len(embeddings), cache.length
         new = np.stack([embeddings[:, 0], position_ids[0].astype(np.float32)], -1)
         cache.append(np.broadcast_to(new[None, :, None, None], (1, tokens, 2, 1, 2)))

@@ -1,6 +1,7 @@
 """Exports in another precision: what is written, what runs, what is refused, what it costs."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from specdrive_ros.runtime.variants import emulated, write_variant  # noqa: E402
 MINI = data_roots()[0] / "models" / "mini"
 
 
-@pytest.fixture(scope="module", params=["int8", "int4"])
+@pytest.fixture(scope="module", params=["int8", "int4", "fp8"])
 def quantised(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param) / "mini"
     write_variant(MINI, folder, request.param)
@@ -41,7 +42,7 @@ def test_quantised_weights_run_and_are_close(quantised):
 def test_quantised_weights_are_small(quantised):
     kind, folder = quantised
     text = (folder / "text.onnx.data").stat().st_size
-    assert text < {"int8": 5e6, "int4": 4e6}[kind]  # 17 MB in fp32
+    assert text < {"int8": 5e6, "int4": 4e6, "fp8": 5e6}[kind]  # 17 MB in fp32
 
 
 def test_a_variant_says_what_it_is(quantised):
@@ -55,11 +56,17 @@ def test_a_variant_says_what_it_is(quantised):
         write_variant(folder, folder.with_name("again"), "int8")
 
 
-def test_engines_are_not_built_from_a_variant(quantised):
+def test_engines_are_built_from_no_variant_but_fp8(quantised):
     from specdrive_ros.engine.building import wanted_identity
     from specdrive_ros.engine.profile import find_profile
 
     kind, folder = quantised
+    if kind == "fp8":
+        tensorrt = SimpleNamespace(name="tensorrt_rtx", version="1")
+        identity, plain = (wanted_identity(each, "text", find_profile("rtx-ada"), tensorrt) for each in (folder, MINI))
+        differing = [each.partition(":")[0] for each in identity.differences(plain)]
+        assert differing == ["onnx", "weights text.onnx.data", "weights vision.onnx.data"]
+        return
     with pytest.raises(InputError, match=f"text.onnx: is in {kind}; engines are built from the fp32 export"):
         wanted_identity(folder, "text", find_profile("rtx-ada"), None)
 

@@ -183,13 +183,18 @@ def toy():
     from specdrive_ros.runtime.networks import KeyValueCache, TextOutput
 
     class Table:
+        chooses = False
+
         def __init__(self, seed):
             self.table = np.random.default_rng(seed).standard_normal((64, 12, 12)).astype(np.float32)
 
         def embed(self, token_ids):
             return np.asarray(token_ids, np.float32)[:, None]
 
-        def extend(self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None):
+        def extend(
+            self, embeddings, position_ids, cache, *, mask=None, deepstack=None, logit_rows=None, forbidden=None,
+            taps=True,
+        ):  # fmt: skip
             cache.append(np.zeros((1, len(embeddings), 2, 1, 1), np.float32))
             logits = self.table[position_ids[0], embeddings[:, 0].astype(int)].copy()
             logits[:, 9] = np.where(embeddings[:, 0] == 8, 9.0, -9.0)  # the plan begins behind the end of the words
