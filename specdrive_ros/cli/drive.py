@@ -107,7 +107,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=500.0,
         metavar="MS",
         help="over ROS: from picture to trajectory; a cycle that would be later is shortened, then the last plan "
-        "republished. Mini takes about 250 on two CPU cores; a car wants 100 (default %(default)s)",
+        "republished. Mini takes about 160 on two CPU cores; a car wants 100 (default %(default)s)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print summary.json on stdout, all else on stderr"
