@@ -146,7 +146,8 @@ def test_a_graph_that_dies_is_exit_code_1_and_what_was_gathered_is_written(
             received=Counter(image=4, odometry=9), dropped=1, rejected={"odometry": {"NOT_FINITE": 2}}
         )
 
-        def __init__(self, context, on_cycle, on_scenario):
+        def __init__(self, context, on_cycle, on_scenario, camera):
+            assert camera == "rgb_front"
             self.on_scenario = on_scenario
 
         def close(self):
