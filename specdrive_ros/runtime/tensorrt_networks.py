@@ -180,8 +180,12 @@ class TensorRtNetworks(GraphNetworks):
     def run_action_step(self, noise, time, cos, sin, past: Rows):
         """One step a round: fewer steps are not on the way of a cycle in time, so the host may wait for each."""
         profile = _exactly("action_step", self._profiles["action_step"], {"S": past.count})
-        values, outputs = {"noise": noise, "time": time, "cos": cos, "sin": sin}, {"action": noise.shape}
-        return self._round("action_step", profile, values, self._bind(past, past.count), outputs, outputs)[0]
+        self._device.use()
+        arena, outputs = self._arenas["action_step"], {"action": noise.shape}
+        placed = arena.upload({"noise": noise, "time": time, "cos": cos, "sin": sin}) | self._bind(past, past.count)
+        given = arena.place_outputs(outputs)
+        self._runners["action_step"].run(profile, [placed | given])
+        return self._fetch("action_step", outputs, given)[0]
 
     def run_action(self, noise, cos, sin, past: Rows):
         profile = _exactly("action_step", self._profiles["action_step"], {"S": past.count})
