@@ -29,6 +29,19 @@ class Reason(str, Enum):
     def __str__(self) -> str:
         return self.value
 
+    @property
+    def words(self) -> str:
+        """For people, in the words in which an input's monitor names the same fault when the message arrives."""
+        return _WORDS.get(self, self.value.lower().replace("_", " "))
+
+
+_WORDS = {
+    Reason.DUPLICATE_ODOMETRY: "a stamp came twice; the newer sample counts",
+    Reason.DUPLICATE_FRAME: "a stamp came twice; the first picture counts",
+    Reason.TOO_OLD: "a stamp is older than all that is kept",
+    Reason.CLOCK_JUMP: "the stamp jumped back; what was known is void",
+}
+
 
 @dataclass(frozen=True)
 class Refusal:

@@ -184,6 +184,8 @@ class Perception:
         stamp_ns = arrival.stamp_ns
         reason = self._builder.add_frame(camera, stamp_ns, rgb)
         self._note(camera, reason, f"frame at {stamp_ns / NANOSECONDS:.3f} s")
+        if reason is Reason.DUPLICATE_FRAME:  # neither a cycle of its own nor a camera that froze
+            return
         if self._frozen[camera].note(rgb, self._speed_mps or 0.0):
             same = self._frozen[camera].same + 1
             self._monitors[camera].note_warning(FROZEN, f"the same picture {same} times while the car moves")
@@ -197,7 +199,7 @@ class Perception:
     def _note(self, name: str, reason: Reason | None, what: str) -> None:
         if reason is None:
             return
-        self._monitors[name].note_refusal(str(reason), f"{what}: {str(reason).lower().replace('_', ' ')}")
+        self._monitors[name].note_refusal(str(reason), f"{what}: {reason.words}")
         if reason is Reason.CLOCK_JUMP:
             self.resets += 1
             self._forget_cycle()

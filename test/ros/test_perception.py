@@ -254,3 +254,34 @@ def test_rate_and_age_of_a_monitor():
     assert monitor.health().code == "OLD"
     monitor.note_arrival(False, 3 * TENTH_NS, "cam", 0)
     assert monitor.health().code == "OUT_OF_ORDER" and monitor.health().values["out_of_order"] == 1
+
+
+def test_every_picture_twice_is_neither_a_frozen_camera_nor_a_dropped_cycle():
+    feed = Feed()
+    twice = [tenth * TENTH_NS for tenth in range(25) for _ in range(2)]
+    pictures = [image(stamp) for stamp in twice]
+    for stamp, picture in zip(twice, pictures):
+        picture.data = bytes([stamp // TENTH_NS] * 12)
+        feed.take(front=picture, odometry=odometry(stamp))
+        feed.perception.observation()
+    assert feed.monitors["front"].rejected == {"DUPLICATE_FRAME": 25}
+    assert feed.monitors["front"].health().code == "DUPLICATE_FRAME" and feed.perception.dropped == 0
+
+
+@pytest.mark.parametrize(
+    "name, make, tenth, word",
+    [
+        (ODOMETRY, odometry, 19, "twice"),
+        ("front", image, 19, "twice"),
+        (ODOMETRY, odometry, -20, "jumped"),
+    ],
+)
+def test_a_fault_is_named_alike_when_it_arrives_and_when_it_is_taken_in(name, make, tenth, word):
+    feed = Feed()
+    feed.give(*range(20))
+    monitor = feed.monitors[name]
+    for stamp in (19 * TENTH_NS, tenth * TENTH_NS):
+        monitor.note_arrival(stamp_ns=stamp)
+    assert word in monitor.health().text
+    feed.take_all({name: [make(tenth * TENTH_NS)]})
+    assert sum(monitor.rejected.values()) == 1 and word in monitor.health().text
