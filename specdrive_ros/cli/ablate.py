@@ -15,92 +15,59 @@ DOCUMENT, REPORT = "ablation.json", "ablation.html"
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
-    parser.add_argument(
-        "--model", default="mini", metavar="M", help="the target's name or checkpoint folder (default %(default)s)"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path("data/mini"),
-        metavar="DIR",
-        help="scenes of `data generate` (default %(default)s)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("out/ablation"),
-        metavar="DIR",
-        help="drafts, rows, results; goes on from here (default %(default)s)",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        default=3,
-        metavar="N",
-        help="trainings of each row; AARL on mirror has one (default %(default)s)",
-    )
-    parser.add_argument(
-        "--kinds",
-        nargs="+",
-        default=["eagle3", "dflash"],
-        choices=("eagle3", "dflash"),
-        metavar="K",
-        help="(default: both)",
-    )
-    parser.add_argument(
-        "--rows",
-        nargs="+",
-        default=[],
-        metavar="ROW",
-        help="only these rows of the table, e.g. dflash-flat+static (default: all)",
-    )
-    parser.add_argument(
-        "--blocks", nargs="+", type=int, default=[8, 16], metavar="N", help="rows of a pass (default 8 16)"
-    )
-    measured = parser.add_argument_group("what is measured")
-    measured.add_argument("--prompts", type=int, default=120, metavar="N", help="of each split (default %(default)s)")
-    measured.add_argument(
-        "--plans", type=int, default=20, metavar="N", help="of them, whose plans are compared (default %(default)s)"
-    )
-    measured.add_argument(
-        "--traced",
-        type=int,
-        default=40,
-        metavar="N",
-        help="held-out ones that attention and tokens are asked of (default %(default)s)",
-    )
-    measured.add_argument(
-        "--seed", type=int, default=400, metavar="N", help="of the first held-out world (default %(default)s)"
-    )
-    measured.add_argument(
-        "--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)"
-    )
-    measured.add_argument("--threads", type=int, default=1, help="of the runtime (default %(default)s)")
-    trained = parser.add_argument_group("what is trained")
-    trained.add_argument("--steps", type=int, default=3000, help="of a distillation (default %(default)s)")
-    trained.add_argument("--samples", type=int, default=6000, help="of the target's states (default %(default)s)")
-    trained.add_argument("--layers", type=int, default=2, help="of DFlash (default %(default)s)")
-    trained.add_argument(
-        "--train-block", type=int, default=16, metavar="N", help="of DFlash and of rollouts (default %(default)s)"
-    )
-    trained.add_argument("--aarl-steps", type=int, default=150, metavar="N", help="(default %(default)s)")
-    trained.add_argument("--aarl-batch", type=int, default=8, metavar="N", help="samples a step (default %(default)s)")
-    trained.add_argument("--rollouts", type=int, default=8, metavar="K", help="of a group (default %(default)s)")
-    trained.add_argument(
-        "--aarl-learning-rate", type=float, default=1e-4, metavar="X", help="peak (default %(default)s)"
-    )
-    trained.add_argument(
-        "--anchor-weight", type=float, default=0.1, metavar="X", help="of AARL's KL term (default %(default)s)"
-    )
-    trained.add_argument(
-        "--training-threads", type=int, metavar="N", help="CPU threads of training (default: all cores)"
-    )
-    parser.add_argument(
-        "--estimate",
-        action="store_true",
-        help="only say what each cell would take here, by the processor time of a few steps",
-    )
+    parser.add_argument("--model", default="mini", metavar="M",
+                        help="the target's name or checkpoint folder (default %(default)s)")
+    parser.add_argument("--data", type=Path, default=Path("data/mini"), metavar="DIR",
+                        help="scenes of `data generate` (default %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out/ablation"), metavar="DIR",
+                        help="drafts, rows, results; goes on from here (default %(default)s)")
+    parser.add_argument("--estimate", action="store_true",
+                        help="only say what each cell would take here, by the processor time of a few steps")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
+    add_table(parser.add_argument_group("what the table has"))
+    add_measured(parser.add_argument_group("what is measured"))
+    add_trained(parser.add_argument_group("what is trained"))
+
+
+def add_table(group) -> None:
+    kinds = ("eagle3", "dflash")
+    group.add_argument("--seeds", type=int, default=3, metavar="N",
+                       help="trainings of each row; AARL on mirror has one (default %(default)s)")
+    group.add_argument("--kinds", nargs="+", default=list(kinds), choices=kinds, metavar="K", help="(default: both)")
+    group.add_argument("--rows", nargs="+", default=[], metavar="ROW",
+                       help="only these rows of the table, e.g. dflash-flat+static (default: all)")
+    group.add_argument("--blocks", nargs="+", type=int, default=[8, 16], metavar="N",
+                       help="rows of a pass (default 8 16)")
+
+
+def add_measured(group) -> None:
+    group.add_argument("--prompts", type=int, default=120, metavar="N", help="of each split (default %(default)s)")
+    group.add_argument("--plans", type=int, default=20, metavar="N",
+                       help="of them, whose plans are compared (default %(default)s)")
+    group.add_argument("--traced", type=int, default=40, metavar="N",
+                       help="held-out ones that attention and tokens are asked of (default %(default)s)")
+    group.add_argument("--seed", type=int, default=400, metavar="N",
+                       help="of the first held-out world (default %(default)s)")
+    group.add_argument("--runtime", default="onnxruntime", metavar="R",
+                       help="onnxruntime or torch (default %(default)s)")
+    group.add_argument("--threads", type=int, default=1, help="of the runtime (default %(default)s)")
+
+
+def add_trained(group) -> None:
+    group.add_argument("--steps", type=int, default=3000, help="of a distillation (default %(default)s)")
+    group.add_argument("--samples", type=int, default=6000, help="of the target's states (default %(default)s)")
+    group.add_argument("--layers", type=int, default=2, help="of DFlash (default %(default)s)")
+    group.add_argument("--train-block", type=int, default=16, metavar="N",
+                       help="of DFlash and of rollouts (default %(default)s)")
+    group.add_argument("--aarl-steps", type=int, default=150, metavar="N", help="(default %(default)s)")
+    group.add_argument("--aarl-batch", type=int, default=8, metavar="N", help="samples a step (default %(default)s)")
+    group.add_argument("--rollouts", type=int, default=8, metavar="K", help="of a group (default %(default)s)")
+    group.add_argument("--aarl-learning-rate", type=float, default=1e-4, metavar="X",
+                       help="peak (default %(default)s)")
+    group.add_argument("--anchor-weight", type=float, default=0.1, metavar="X",
+                       help="of AARL's KL term (default %(default)s)")
+    group.add_argument("--training-threads", type=int, metavar="N",
+                       help="CPU threads of training (default: all cores)")
 
 
 def run(args: Namespace) -> int:
@@ -115,18 +82,8 @@ def run(args: Namespace) -> int:
 
 
 def check(args: Namespace) -> None:
-    counts = (
-        "seeds",
-        "prompts",
-        "plans",
-        "traced",
-        "threads",
-        "steps",
-        "samples",
-        "layers",
-        "aarl_steps",
-        "aarl_batch",
-    )
+    counts = ("seeds", "prompts", "plans", "traced", "threads", "steps", "samples", "layers", "aarl_steps",
+              "aarl_batch")  # fmt: skip
     if wrong := [name for name in counts if getattr(args, name) < 1]:
         raise InputError(f"ablate: --{wrong[0].replace('_', '-')} must be at least 1")
     if min(args.blocks) < 2 or args.train_block < 2 or args.seed < 0:

@@ -21,6 +21,9 @@ def add_arguments(parser: ArgumentParser, add_common: Callable[[ArgumentParser],
                         help="tokens of a reasoning (default 20 64 128 256 512)")
     parser.add_argument("--prompts", type=int, default=4, metavar="N",
                         help="prompts to decode, each of another world (default %(default)s)")
+    parser.add_argument("--own-ends", action="store_true",
+                        help="let the model end its reasonings, for one that was taught long ones (`data lengthen`); a "
+                             "length is then where a reasoning is cut off (default: they may not end before)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for long.json, long.csv and long.html with plots")
 
 
@@ -55,24 +58,31 @@ def long_document(args: Namespace) -> dict:
     methods = 1 + len(set(drafts) - {NO_DRAFT})
     with progress("reasonings", args.prompts * methods * len(lengths)) as bar:
         results = measure_lengths(planner, drafts, lengths, args.prompts, costs=PassCosts.load(checkpoint),
-                                  seed=args.seed, on_reasoning=bar.advance)  # fmt: skip
+                                  seed=args.seed, own_ends=args.own_ends, on_reasoning=bar.advance)  # fmt: skip
     return {
         "version": 1,
         "model": str(args.model),
         "runtime": args.runtime,
         "threads": args.threads,
         "prompts": args.prompts,
+        "own_ends": args.own_ends,
         "rows": rows_of(results),
     }
 
 
 def lines_of(document: dict) -> list[str]:
     """A line a method and length."""
+    from specdrive_ros.evaluation.long_benchmark import ends_in_words
+
     head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts; "
-    return [head + "beyond: behind the length before"] + [
+    return [f"{head}{ends_in_words(document)}; beyond: behind the length before"] + [
         f"{row['draft']:<28} {row['length']:>4} tokens   "
-        f"L {row['accepted_length']:6.2f}  beyond {row['accepted_length_beyond']:6.2f}   "
-        f"ms a token {row['ms_per_token']:7.3f}  beyond {row['ms_per_token_beyond']:7.3f}  CPU "
+        f"L {row['accepted_length']:6.2f}  beyond {_or_nan(row['accepted_length_beyond']):6.2f}   "
+        f"ms a token {row['ms_per_token']:7.3f}  beyond {_or_nan(row['ms_per_token_beyond']):7.3f}  CPU "
         f"{row['cpu_ms_per_token']:7.3f}   speed-up {row['speedup']:5.2f}   {'identical' if row['identical'] else 'MISMATCHES'}"
         for row in document["rows"]
     ]
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -1,6 +1,8 @@
-"""`specdrive data generate`: driving scenes of the embedded world, for training. Resumable; shards are made in parallel."""
+"""`specdrive data generate|lengthen`: driving scenes of the embedded world, for training; told anew with long chains of
+causation. Resumable; shards are made in parallel."""
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,11 +18,12 @@ from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE
 EPISODES_PER_SHARD = 32
 LEAST_SAMPLE_STEP_S = 0.4  # four frames
 EXAMPLE = "example: specdrive data generate --out data/mini --episodes 4000"
+EXAMPLE_LENGTHEN = "example: specdrive data lengthen --data data/mini --out data/mini-long"
 
 
 def add_arguments(parser):
     parser.epilog = EXAMPLE
-    actions = parser.add_subparsers(dest="action", required=True, metavar="generate")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="generate|lengthen")
     generate = actions.add_parser("generate", help="drive the expert through random worlds and record it", epilog=EXAMPLE)
     generate.add_argument("--out", type=Path, default=Path("data/mini"), help="folder for train/ and validation/ (default %(default)s)")
     generate.add_argument("--episodes", type=int, default=4000, help="training episodes, each in a world of its own (default %(default)s)")
@@ -32,23 +35,48 @@ def add_arguments(parser):
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT", help="let this model drive, the expert only says what "
                           "it would do instead (default: the expert drives, pushed aside now and then)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
+    lengthen = actions.add_parser("lengthen", help="tell scenes anew with a clause for everybody on the road",
+                                  epilog=EXAMPLE_LENGTHEN)  # fmt: skip
+    lengthen.add_argument("--data", type=Path, default=Path("data/mini"),
+                          help="scenes of `data generate` (default %(default)s)")
+    lengthen.add_argument("--out", type=Path, required=True,
+                          help="folder for the same scenes with long chains of causation")
+    lengthen.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
 
 
 def run(args) -> int:
+    return {"generate": generate_scenes, "lengthen": lengthen_scenes}[args.action](args)
+
+
+def generate_scenes(args) -> int:
     if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
     if args.samples < 1 or args.sample_every < LEAST_SAMPLE_STEP_S:
         raise InputError(f"data generate: --samples must be at least 1 and --sample-every at least {LEAST_SAMPLE_STEP_S}")
     jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
+    make_shards(record_shard, [(*job, plan, args.driver) for job in jobs], args.workers)
+    return 0
+
+
+def lengthen_scenes(args) -> int:
+    if args.workers < 1:
+        raise InputError("data lengthen: workers must be >= 1")
+    from specdrive_ros.training.long_chains import lengthen_shard, shards_to_lengthen
+
+    make_shards(lengthen_shard, shards_to_lengthen(args.data, args.out), args.workers)
+    return 0
+
+
+def make_shards(make: Callable[..., int], jobs: list[tuple], workers: int) -> None:
+    """Calls `make`, which returns a number of samples, with each job's arguments in a process of its own."""
     # spawned, not forked: a fork of a process whose networks run threads can wait for ever
-    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool, progress("scenes", len(jobs)) as bar:
-        running = [pool.submit(record_shard, *job, plan, args.driver) for job in jobs]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool, progress("scenes", len(jobs)) as bar:
+        running = [pool.submit(make, *job) for job in jobs]
         samples = 0
         for done in as_completed(running):
             samples += done.result()
             bar.advance(1, f"{samples} samples")
-    return 0
 
 
 def missing_shards(args, families: tuple[str, ...]) -> list[tuple[Path, list[tuple[str, int]]]]:

@@ -20,7 +20,8 @@ def add_arguments(parser):
     target.add_argument("--run", type=Path, default=Path("out/train/mini"), help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
     target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
     target.add_argument("--start-from", type=Path, metavar="CHECKPOINT", help="begin with the weights of a checkpoint folder, not with chance")
-    target.add_argument("--vision-steps", type=int, default=3000, help="steps of vision pretraining (default %(default)s)")
+    target.add_argument("--vision-steps", type=int, default=3000,
+                        help="steps of vision pretraining; 0 keeps the vision of --start-from (default %(default)s)")
     target.add_argument("--vision-learning-rate", type=float, default=1e-3, help="peak of vision pretraining (default %(default)s)")
     target.add_argument("--steps", type=int, default=3000, help="steps of reasoning and action (default %(default)s)")
     target.add_argument("--batch", type=int, default=16, help="samples a step and process (default %(default)s)")
@@ -40,9 +41,11 @@ def run(args) -> int:
 
 
 def run_target(args) -> int:
-    if min(args.steps, args.vision_steps, args.batch, args.evaluate_every) < 1 or args.drive_worlds < 0:
-        raise InputError("train target: --steps, --vision-steps, --batch and --evaluate-every must be at least 1, "
+    if min(args.steps, args.batch, args.evaluate_every) < 1 or min(args.vision_steps, args.drive_worlds) < 0:
+        raise InputError("train target: --steps, --batch and --evaluate-every must be at least 1, --vision-steps and "
                          "--drive-worlds at least 0")
+    if not (args.vision_steps or args.start_from):
+        raise InputError("train target: --vision-steps 0 keeps the vision of a checkpoint; name it with --start-from")
     import torch
     from torch.utils.tensorboard import SummaryWriter
 

@@ -11,67 +11,52 @@ from specdrive_ros.errors import InputError
 EXAMPLE = "example: specdrive train aarl --draft out/drafts/dflash --anchor static --data data/mini --out out/aarl"
 
 
-def add_arguments(parser):
+def add_arguments(parser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("--draft", type=Path, required=True, metavar="DIR", help="folder of the distilled draft")
-    parser.add_argument(
-        "--model", default="mini", metavar="M", help="the target's name or checkpoint folder (default %(default)s)"
-    )
+    parser.add_argument("--model", default="mini", metavar="M",
+                        help="the target's name or checkpoint folder (default %(default)s)")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="scenes of `data generate`")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder of the finished draft; a run resumes from OUT/run",
-    )
-    parser.add_argument(
-        "--features", type=Path, metavar="DIR", help="where the target's states are cached (default: beside OUT)"
-    )
-    parser.add_argument(
-        "--anchor",
-        default="static",
-        choices=("static", "self"),
-        help="positions the KL term holds: the reference's, frozen, or the current policy's own (default %(default)s)",
-    )
-    parser.add_argument(
-        "--anchor-weight", type=float, default=0.1, metavar="X", help="of the KL term (default %(default)s)"
-    )
-    parser.add_argument("--steps", type=int, default=150, help="(default %(default)s)")
-    parser.add_argument("--batch", type=int, default=8, help="samples a step (default %(default)s)")
-    parser.add_argument(
-        "--states", type=int, default=2, help="places in a sample's answer to write ahead from (default %(default)s)"
-    )
-    parser.add_argument(
-        "--rollouts", type=int, default=8, metavar="K", help="of a group, from one place (default %(default)s)"
-    )
-    parser.add_argument("--block", type=int, default=16, help="a rollout has one token less (default %(default)s)")
-    parser.add_argument(
-        "--pool", type=int, default=512, help="samples drawn from; each new one costs a prefill (default %(default)s)"
-    )
-    parser.add_argument(
-        "--samples", type=int, default=6000, help="states to cache where none are yet (default %(default)s)"
-    )
-    parser.add_argument("--learning-rate", type=float, default=1e-4, help="peak (default %(default)s)")
-    parser.add_argument(
-        "--ade-scale", type=float, default=1.0, metavar="M", help="mean displacement that costs 1 (default %(default)s)"
-    )
-    parser.add_argument(
-        "--heading-scale",
-        type=float,
-        default=0.05,
-        metavar="RAD",
-        help="turn of the last heading that costs 1 (default %(default)s)",
-    )
-    parser.add_argument(
-        "--floor", type=float, default=-2.0, help="reward of a text that cannot be closed (default %(default)s)"
-    )
-    parser.add_argument(
-        "--length", type=float, default=0.5, help="reward when every token would be accepted (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR",
+                        help="folder of the finished draft; a run resumes from OUT/run")
+    parser.add_argument("--features", type=Path, metavar="DIR",
+                        help="where the target's states are cached (default: beside OUT)")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print the training record as JSON")
+    add_training(parser.add_argument_group("training"))
+    add_reward(parser.add_argument_group("reward"))
+
+
+def add_training(group) -> None:
+    group.add_argument("--anchor", default="static", choices=("static", "self"),
+                       help="positions the KL term holds: the reference's, frozen, or the current policy's own "
+                            "(default %(default)s)")
+    group.add_argument("--anchor-weight", type=float, default=0.1, metavar="X",
+                       help="of the KL term (default %(default)s)")
+    group.add_argument("--steps", type=int, default=150, help="(default %(default)s)")
+    group.add_argument("--batch", type=int, default=8, help="samples a step (default %(default)s)")
+    group.add_argument("--states", type=int, default=2,
+                       help="places in a sample's answer to write ahead from (default %(default)s)")
+    group.add_argument("--rollouts", type=int, default=8, metavar="K",
+                       help="of a group, from one place (default %(default)s)")
+    group.add_argument("--block", type=int, default=16, help="a rollout has one token less (default %(default)s)")
+    group.add_argument("--pool", type=int, default=512,
+                       help="samples drawn from; each new one costs a prefill (default %(default)s)")
+    group.add_argument("--samples", type=int, default=6000,
+                       help="states to cache where none are yet (default %(default)s)")
+    group.add_argument("--learning-rate", type=float, default=1e-4, help="peak (default %(default)s)")
+    group.add_argument("--seed", type=int, default=0)
+
+
+def add_reward(group) -> None:
+    group.add_argument("--ade-scale", type=float, default=1.0, metavar="M",
+                       help="mean displacement that costs 1 (default %(default)s)")
+    group.add_argument("--heading-scale", type=float, default=0.05, metavar="RAD",
+                       help="turn of the last heading that costs 1 (default %(default)s)")
+    group.add_argument("--floor", type=float, default=-2.0,
+                       help="reward of a text that cannot be closed (default %(default)s)")
+    group.add_argument("--length", type=float, default=0.5,
+                       help="reward when every token would be accepted (default %(default)s)")
 
 
 def run(args) -> int:

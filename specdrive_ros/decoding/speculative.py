@@ -6,9 +6,10 @@ differs (Leviathan et al. 2023, Chen et al. 2023; trees: Miao et al. 2023, SpecI
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from specdrive_ros.draft.draft import Draft, DraftContext
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.target.rope import text_positions
 
+Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
 
 
@@ -66,7 +68,7 @@ class SpeculativeDecoder:
 
     def decode(self, state: DecodingState, pace: Pace = UNHURRIED) -> Reasoning:
         writing = _Writing(pace)
-        self.draft.begin()
+        self._asked(self.draft.begin, None, writing)
         verdict = self._hurry(self._accept(state, _prefill(state), writing), writing)
         while verdict.tokens:
             writing.token_ids += verdict.tokens
@@ -90,16 +92,20 @@ class SpeculativeDecoder:
             return TokenTree.empty()
         room = state.cache.capacity - state.cache.length - 1
         nodes = max(0, min(writing.pace.nodes(self.nodes), room))
+        context = self._context(state, writing.token_ids)
+        tree = self._asked(lambda: self._checked(self.draft.propose(context, nodes), nodes), TokenTree.empty(), writing)
+        writing.proposed += len(tree)
+        return tree
+
+    def _asked(self, ask: Callable[[], Answer], otherwise: Answer, writing: "_Writing") -> Answer:
+        """What a draft does when asked; `otherwise` from one that fails."""
         with writing.timed("draft"):
             try:
-                tree = self.draft.propose(self._context(state, writing.token_ids), nodes)
-                self._check(tree, nodes)
+                return ask()
             except Exception as error:  # a proposal, whatever is wrong with it, must not end a drive
                 self._log_fault(error)
                 writing.faults += 1
-                return TokenTree.empty()
-        writing.proposed += len(tree)
-        return tree
+                return otherwise
 
     def _context(self, state: DecodingState, written: Sequence[int]) -> DraftContext:
         arrays = [array.view() for array in (state.prompt_ids, state.taps, state.positions)]
@@ -110,15 +116,14 @@ class SpeculativeDecoder:
             prompt_ids, tuple(written), written[-1], taps, positions, state.rope_delta, self.previous
         )
 
-    def _check(self, tree: TokenTree, nodes: int) -> None:
-        """Raises where a proposal cannot be run; its form was checked when it was made."""
-        vocabulary = len(self.rules.forbidden)
-        if not isinstance(tree, TokenTree):
-            raise TypeError(f"proposed {type(tree).__name__}, not a TokenTree")
+    def _checked(self, proposal: TokenTree, nodes: int) -> TokenTree:
+        """A copy of the proposal that can be run. Raises where there is none."""
+        tree, vocabulary = TokenTree.copy_of(proposal), len(self.rules.forbidden)
         if len(tree) > nodes:
             raise ValueError(f"proposed {len(tree)} nodes, asked for {nodes}")
         if len(tree) and not (0 <= tree.tokens.min() and tree.tokens.max() < vocabulary):
             raise ValueError(f"proposed a token outside of the vocabulary of {vocabulary}")
+        return tree
 
     def _log_fault(self, error: Exception) -> None:
         if not self._fault_logged:

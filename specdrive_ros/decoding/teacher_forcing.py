@@ -1,4 +1,4 @@
-"""What the target would choose at each place of a given answer: one pass, nothing is written by itself.
+"""What the target says at each place of a given answer: one pass, nothing is written by itself.
 
 Used to ask where a choice depends on what was perceived: the same answer, another prompt before it.
 """
@@ -12,16 +12,20 @@ from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.target.rope import text_positions
 
 
-def greedy_choices(
-    networks: TargetNetworks, rules: ReasoningRules, state: DecodingState, token_ids: tuple[int, ...]
-) -> list[int]:
-    """The greedy choice at each place k of `token_ids`, given the prompt in `state` and the answer before k.
+def forced_logits(networks: TargetNetworks, state: DecodingState, token_ids: tuple[int, ...]) -> np.ndarray:
+    """[n, vocabulary] logits at each place k of `token_ids`, given the prompt in `state` and the answer before k.
 
     The state's cache is then longer by all but the last of the answer's rows.
     """
     forced = np.asarray(token_ids[:-1], np.int64)
-    logits = [state.logits]
-    if len(forced):
-        positions = text_positions(state.cache.length, len(forced), state.rope_delta)
-        logits.extend(networks.extend(networks.embed(forced), positions, state.cache).logits)
-    return [greedy(rules.allowed(row)) for row in logits]
+    if not len(forced):
+        return state.logits[None]
+    positions = text_positions(state.cache.length, len(forced), state.rope_delta)
+    return np.vstack([state.logits[None], networks.extend(networks.embed(forced), positions, state.cache).logits])
+
+
+def greedy_choices(
+    networks: TargetNetworks, rules: ReasoningRules, state: DecodingState, token_ids: tuple[int, ...]
+) -> list[int]:
+    """The greedy choice at each place, of what may be written."""
+    return [greedy(rules.allowed(row)) for row in forced_logits(networks, state, token_ids)]

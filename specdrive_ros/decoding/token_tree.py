@@ -49,6 +49,8 @@ class TokenTree:
             raise ValueError(f"token tree: tokens, parents and log_probs must be [n] of one n, got {shapes}")
         if self.proposers and len(self.proposers) != len(self):
             raise ValueError(f"token tree: {len(self.proposers)} proposers for {len(self)} nodes")
+        if not all(isinstance(proposer, str) for proposer in self.proposers):
+            raise ValueError("token tree: proposers must be names")
         if not len(self):
             return
         if not ((self.parents >= ROOT) & (self.parents < np.arange(len(self)))).all():
@@ -61,6 +63,13 @@ class TokenTree:
     @classmethod
     def empty(cls) -> "TokenTree":
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+    @classmethod
+    def copy_of(cls, proposal: "TokenTree") -> "TokenTree":
+        """The proposal checked anew: whoever made it may have gone round the checks, or write to it later."""
+        if not isinstance(proposal, TokenTree):
+            raise TypeError(f"proposed {type(proposal).__name__}, not a TokenTree")
+        return cls(proposal.tokens, proposal.parents, proposal.log_probs, proposal.proposers)
 
     @classmethod
     def chain(
@@ -96,6 +105,16 @@ class TokenTree:
         for node, parent in enumerate(self.parents.tolist()):
             children.setdefault(parent, []).append(node)
         return children
+
+    def following(self, words: Sequence[int], node: int = ROOT) -> list[int]:
+        """The nodes of these words, one below the other from `node` down, as far as the tree has them."""
+        nodes = []
+        for word in words:
+            node = next((child for child in self.children.get(node, ()) if self.tokens[child] == word), ROOT)
+            if node == ROOT:
+                break
+            nodes.append(node)
+        return nodes
 
     def path(self, node: int) -> list[int]:
         """Nodes from the root's child down to `node`."""

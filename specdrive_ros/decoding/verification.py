@@ -52,25 +52,16 @@ def verify(
             choice = int(choices[node + 1])
         tokens, forced = rules.settle(choice, written)
         if forced:
-            closing = _below(tree, node, tokens)
-            return Verdict((*path, *closing), () if closing else tuple(tokens), True)
+            closing = tree.following(tokens, node)
+            if len(closing) < len(tokens):
+                return Verdict(tuple(path), tuple(tokens), True)
+            return Verdict((*path, *closing), (), True)
         if choice not in siblings:
             return Verdict(tuple(path), tuple(tokens), False)
         node = siblings[choice]
         path.append(node)
         written.append(choice)
     return Verdict(tuple(path), (), False)
-
-
-def _below(tree: TokenTree, node: int, tokens: Sequence[int]) -> list[int]:
-    """The nodes of these tokens, one below the other from `node` on; none where the tree has not all of them."""
-    nodes = []
-    for token in tokens:
-        node = next((child for child in tree.children.get(node, ()) if tree.tokens[child] == token), ROOT)
-        if node == ROOT:
-            return []
-        nodes.append(node)
-    return nodes
 
 
 def greedy_among(logits: np.ndarray, proposed: Sequence[int]) -> int:

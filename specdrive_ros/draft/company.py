@@ -173,7 +173,7 @@ class Company:
         self.times_asked[draft.name] += 1
         fields = {**vars(context), "taps": taps, "positions": positions}
         ask = partial(draft.propose, DraftContext(**fields), nodes)
-        return self._guarded(draft, lambda: ask().pruned(nodes), TokenTree.empty())
+        return self._guarded(draft, lambda: TokenTree.copy_of(ask()).pruned(nodes), TokenTree.empty())
 
     def _as_seen_by(self, draft: Draft, proposals: Proposals) -> Proposals:
         """The cheaper drafts' proposals, ranked by what a network thinks of their words as well."""
@@ -240,10 +240,4 @@ def _together(proposals: Proposals, nodes: int) -> TokenTree:
 
 def agreeing(tree: TokenTree, words: Sequence[int]) -> int:
     """How many of the words the tree has, one below the other from its root."""
-    node, depth = -1, 0
-    for word in words:
-        below = [child for child in tree.children.get(node, ()) if tree.tokens[child] == word]
-        if not below:
-            break
-        node, depth = below[0], depth + 1
-    return depth
+    return len(tree.following(words))

@@ -2,8 +2,9 @@
 
 The tokens that end a reasoning are forbidden, so that every method writes just as many words: this measures cost, and
 acceptance on a text that goes on where the model would have stopped. Acceptance on thoughts that are long by nature
-takes a model that was taught them: give it as the model. Greedy, each prompt decoded alone by every method, plain
-decoding always among them; beside wall time CPU time is taken, which other work on the machine touches less.
+takes a model that was taught them (`data lengthen`, docs/tutorials/training_mini.md), and `own_ends`: each reasoning
+then ends where the model ends it, and a length is only where it is cut off. Greedy, each prompt decoded alone by every
+method, plain decoding always among them; beside wall time CPU time is taken, which other work touches less.
 """
 
 import csv
@@ -53,14 +54,15 @@ class LongResult:
 
 def measure_lengths(
     planner: Planner, drafts: Sequence[str], lengths: Sequence[int], prompts: int, *, costs: PassCosts, seed: int = 0,
-    on_reasoning: Callable[[], None] = lambda: None,
+    own_ends: bool = False, on_reasoning: Callable[[], None] = lambda: None,
 ) -> list[LongResult]:  # fmt: skip
     """Every method at every length on every prompt, plain decoding first. The planner must have been loaded for the
-    longest one. Raises `InputError` for a carry-over: no prompt here has one before it."""
+    longest one. own_ends: the model may end a reasoning before its length. Raises `InputError` for a carry-over: no
+    prompt here has one before it."""
     names = [NO_DRAFT, *(draft for draft in dict.fromkeys(drafts) if draft != NO_DRAFT)]
     if carried := [name for name in names if CARRYOVER in check_names(name)]:
         raise InputError(f"bench long: {carried[0]} has nothing to carry over, each prompt stands alone; name it without")
-    rules = endless(planner.rules, max(lengths))
+    rules = planner.rules if own_ends else endless(planner.rules, max(lengths))
     folder = planner.settings.checkpoint
     decoders = [make_decoder(planner.networks, rules, name, folder, planner.tokenizer, costs) for name in names]
     results = [LongResult(name, length) for name in names for length in lengths]
@@ -88,7 +90,8 @@ def _decode(planner, observation, rules: ReasoningRules, result: LongResult, exp
 
 
 def rows_of(results: Sequence[LongResult]) -> list[dict]:
-    """A row a method and length. `…_beyond` counts what lies behind the length before: the text's end, not its mean."""
+    """A row a method and length. `…_beyond` counts what lies behind the length before: the text's end, not its mean;
+    None where no reasoning went so far."""
     plain = {result.length: result for result in results if result.draft == NO_DRAFT}
     rows, before = [], None
     for result in results:
@@ -109,9 +112,9 @@ def _row(result: LongResult, before: LongResult | None, plain: LongResult) -> di
         "tokens": result.tokens,
         "target_passes": result.target_passes,
         "accepted_length": round(accepted_length(result.tokens, result.target_passes, len(result.ms)), 4),
-        "accepted_length_beyond": round(accepted_length(tokens, passes), 4),
+        "accepted_length_beyond": round(accepted_length(tokens, passes), 4) if tokens else None,
         "ms_per_token": round(sum(result.ms) / result.tokens, 4),
-        "ms_per_token_beyond": round(ms / tokens, 4),
+        "ms_per_token_beyond": round(ms / tokens, 4) if tokens else None,
         "cpu_ms_per_token": round(sum(result.cpu_ms) / result.tokens, 4),
         "speedup": round(sum(plain.ms) / sum(result.ms), 3),
         "identical": result.mismatches == 0,
@@ -134,6 +137,10 @@ def write_files(folder: Path, document: dict) -> list[Path]:
     return paths
 
 
+def ends_in_words(document: dict) -> str:
+    return "the model ends its reasonings" if document["own_ends"] else "the tokens that end a reasoning are forbidden"
+
+
 def _report(document: dict) -> str:
     rows = document["rows"]
     lengths = np.array(sorted({row["length"] for row in rows}), float)
@@ -141,12 +148,12 @@ def _report(document: dict) -> str:
     def plot(column: str, unit: str) -> str:
         series = {row["draft"]: [] for row in rows}
         for row in rows:
-            series[row["draft"]].append(row[column])
+            series[row["draft"]].append(row[column] or 0.0)
         return f'<div class="card">{lines_over(lengths, series, "tokens of the reasoning", unit)}</div>'
 
     head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts"
     return (
-        f"<h1>Long reasoning</h1><p class='soft'>{head}; the tokens that end a reasoning are forbidden</p>"
+        f"<h1>Long reasoning</h1><p class='soft'>{head}; {ends_in_words(document)}</p>"
         + plot("cpu_ms_per_token", "CPU milliseconds a token")
         + plot("accepted_length_beyond", "tokens a pass beyond the length before")
         + f'<div class="card">{table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])}</div>'

@@ -12,9 +12,9 @@ import numpy as np
 
 from specdrive_ros.cycle import Planner
 from specdrive_ros.decoding.choice import greedy
+from specdrive_ros.decoding.teacher_forcing import forced_logits
 from specdrive_ros.evaluation.decode_benchmark import observations
 from specdrive_ros.observation.observation import Observation
-from specdrive_ros.target.rope import text_positions
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def measure_accuracy(
     errors, spreads, agreed, same, plans = [], [], [], [], []
     for observation in islice(observations(reference, seed), cycles):
         expected, found = reference.plan(observation), variant.plan(observation)
-        ours, theirs = (forced_logits(each, observation, expected.token_ids) for each in (reference, variant))
+        ours, theirs = (_forced(each, observation, expected.token_ids) for each in (reference, variant))
         errors.append(np.abs(ours - theirs))
         spreads.append(float(ours.std()))
         agreed += [_choice(reference, a) == _choice(reference, b) for a, b in zip(ours, theirs, strict=True)]
@@ -89,15 +89,9 @@ def measure_accuracy(
     )
 
 
-def forced_logits(planner: Planner, observation: Observation, token_ids: tuple[int, ...]) -> np.ndarray:
+def _forced(planner: Planner, observation: Observation, token_ids: tuple[int, ...]) -> np.ndarray:
     """[n, vocabulary] before each token of an answer that is given, whatever the model would have written."""
-    state = planner.perceive(observation, {})
-    forced = np.asarray(token_ids[:-1], np.int64)
-    if not len(forced):
-        return state.logits[None]
-    positions = text_positions(state.cache.length, len(forced), state.rope_delta)
-    output = planner.networks.extend(planner.networks.embed(forced), positions, state.cache)
-    return np.vstack([state.logits[None], output.logits])
+    return forced_logits(planner.networks, planner.perceive(observation, {}), token_ids)
 
 
 def _choice(planner: Planner, logits: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""How long each network of a model takes, pass by pass: `python -m specdrive_ros.runtime.timing MODEL`.
+"""How long each network of a model takes, pass by pass: `python -m specdrive_ros.runtime.timing MODEL…`.
 
 Inputs are random, their sizes those of a cycle: four frames a camera, the prompt, one token and blocks behind
 it, the action head. Wall time is what a cycle waits for; CPU time is what it would be on a quiet machine with
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -106,8 +107,8 @@ def _time(name: str, run: Callable[[], object], repeat: int) -> Timing:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Time the networks of a model.", allow_abbrev=False)
-    parser.add_argument("model", metavar="MODEL", help="a model's name or folder")
+    parser = argparse.ArgumentParser(description="Time the networks of models.", allow_abbrev=False)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a model's name or folder; several in one run")
     parser.add_argument("--runtime", nargs="+", choices=RUNTIMES, default=["onnxruntime"], metavar="R")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=50)
@@ -116,10 +117,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     try:
-        settings = find_model(args.model)
-        for runtime in args.runtime:
+        for model, runtime in product(args.models, args.runtime):
+            settings = find_model(model)
             networks = load_networks(settings.checkpoint, runtime, threads=args.threads)
-            print(f"{runtime}, {args.threads} thread(s), {args.repeat} repetitions")
+            print(f"{model}, {runtime}, {args.threads} thread(s), {args.repeat} repetitions")
             for timing in measure(networks, *args.size, len(settings.cameras), args.repeat):
                 print("  " + timing.line())
     except SpecdriveError as error:

@@ -1,10 +1,14 @@
-"""The PyTorch runtime: the same graphs, run eagerly. The reference that other runtimes are compared with."""
+"""The PyTorch runtime: the same graphs, run eagerly. The reference that other runtimes are compared with.
+
+Needs no exported graphs. Where a folder has them, drafts get the hidden states that `export --tap-layers` chose.
+"""
 
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.runtime.graphs import ActionGraph, DecoderLayer, TextGraph, VisionGraph, default_tap_layers
 from specdrive_ros.runtime.host import GraphNetworks
 from specdrive_ros.target.checkpoint import load_target
@@ -33,9 +37,10 @@ class TorchNetworks(GraphNetworks):
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int) -> "TorchNetworks":
-        """Reads a checkpoint folder. `threads` is a setting of the whole process."""
+        """Reads a checkpoint folder. `threads` is a setting of the whole process. Raises `InputError` for a text graph
+        in the folder that says no taps."""
         torch.set_num_threads(threads)
-        return cls(load_target(folder))
+        return cls(load_target(folder), exported_taps(Path(folder)))
 
     def embed(self, token_ids: np.ndarray) -> np.ndarray:
         return self._embedding[token_ids]
@@ -61,3 +66,11 @@ class TorchNetworks(GraphNetworks):
     @torch.inference_mode()
     def run_action(self, noise, cos, sin, past):
         return self.action(*map(torch.from_numpy, (noise, cos, sin)), list(torch.from_numpy(past))).numpy()
+
+
+def exported_taps(folder: Path) -> tuple[int, ...] | None:
+    """The tap layers of the folder's text graph, None where it has no graph: one choice for every runtime."""
+    graph = folder / "text.onnx"
+    if not graph.is_file():
+        return None
+    return read_record(graph, f"export it again: ./specdrive export {folder} {folder}").tap_layers

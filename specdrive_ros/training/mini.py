@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from specdrive_ros.errors import InputError
+from specdrive_ros.model_settings import ModelSettings
 from specdrive_ros.target.checkpoint import save_target
 from specdrive_ros.target.config import TargetConfig, mini_config
 from specdrive_ros.target.network import AlpamayoTarget
@@ -20,6 +20,7 @@ from specdrive_ros.target.released_layout import write_configs
 from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
 from specdrive_ros.training.closed_loop import BestCheckpoint, share_driven
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
+from specdrive_ros.training.phrasebook import closed_ids
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
 from specdrive_ros.training.target_training import (ReasoningStage, ReasoningTraining, new_vision_stage,
@@ -45,6 +46,13 @@ def new_checkpoint_folder(folder: Path, shards: list[Shard]) -> TargetConfig:
     return TargetConfig.load(folder)
 
 
+def reasoning_limit(config: TargetConfig, shards: list[Shard]) -> int:
+    """Tokens that a reasoning may have: what the longest chain of causation needs, in steps of the usual limit."""
+    texts = sorted({words["text"] for shard in shards for words in shard.words})
+    longest, usual = max(map(len, closed_ids(texts, TargetTokenizer.load(config)))), ModelSettings.max_new_tokens
+    return usual * -(-longest // usual)
+
+
 def new_target(config: TargetConfig, seed: int) -> AlpamayoTarget:
     torch.manual_seed(seed)
     return AlpamayoTarget(config)
@@ -63,7 +71,8 @@ class MiniTraining:
         self.config = new_checkpoint_folder(checkpoint, self.train)
         self.families = tuple(dict.fromkeys(words["family"] for shard in self.train for words in shard.words))
         # as it will be driven: from the centre of the noise, in the families it has seen; early stopping drives it so
-        (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n")
+        (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
+                                               f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
         self.target = new_target(self.config, reasoning.seed)
         self.best = BestCheckpoint(run_folder)
         self.start_from = start_from
@@ -86,6 +95,9 @@ class MiniTraining:
         return self._record(vision, record, len(train))
 
     def _vision_stage(self) -> dict[str, float]:
+        """Accuracy per scene label; nothing where the vision of `start_from` stays as it is."""
+        if not self.vision.steps:
+            return {}
         finished = self.run_folder / "vision_weights.safetensors"
         visual = self.target.vlm.model.visual
         if finished.exists():
