@@ -157,8 +157,13 @@ class TokenTree:
         proposers = tuple(self.proposers[node] for node in kept) if self.proposers else ()
         return TokenTree(self.tokens[kept], place[self.parents[kept]], self.log_probs[kept], proposers)
 
+    @property
+    def probabilities(self) -> np.ndarray:
+        """[n] of the paths, at most 1 and never rising from parent to child, whatever the proposer claims."""
+        return np.exp(self._least_on_path())
+
     def _least_on_path(self) -> np.ndarray:
-        """[n] log-probabilities that never rise from parent to child, whatever the proposer claims."""
+        """[n] log-probabilities that are at most 0 and never rise from parent to child."""
         least = np.append(self.log_probs, 0.0)
         for node, parent in enumerate(self.parents.tolist()):
             least[node] = min(least[node], least[parent])

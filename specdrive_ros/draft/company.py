@@ -164,7 +164,7 @@ class Company:
                 self._asked.append((draft.name, own, len(context.written)))
                 proposals = [*self._as_seen_by(draft, proposals), (draft.name, own)]
                 tree = _together([each for each in proposals if len(each[1])], nodes)
-        width, _ = best_width(np.exp(tree.log_probs), self.costs)
+        width, _ = best_width(tree.probabilities, self.costs)
         return tree.pruned(width)
 
     def _ask(self, draft: Draft, context: DraftContext, nodes: int) -> TokenTree:
@@ -199,7 +199,7 @@ class Company:
         self._passed_over[name] += 1
         if not draft_ms or name not in self.expected or self._passed_over[name] > ASKED_AGAIN:
             return True
-        probabilities = np.exp(tree.log_probs)
+        probabilities = tree.probabilities
         width, _ = best_width(probabilities, self.costs)
         tokens = 1.0 + float(np.sort(probabilities)[::-1][:width].sum())
         ms = float(self.costs.of(1 + width))

@@ -11,15 +11,14 @@ pytest.importorskip("torch", reason="needs the train extra")
 from specdrive_ros.cli.main import main  # noqa: E402
 from specdrive_ros.errors import InputError  # noqa: E402
 from specdrive_ros.model_settings import find_model  # noqa: E402
-from specdrive_ros.training.long_chains import lengthen_shard, shards_to_lengthen  # noqa: E402
+from specdrive_ros.training.long_chains import shards_to_lengthen  # noqa: E402
 from specdrive_ros.training.scenes import open_shards  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def long_data(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("long") / "scenes"
-    for path, copy in shards_to_lengthen(data, out):
-        assert lengthen_shard(path, copy) == 4
+    assert main(["data", "lengthen", "--data", str(data), "--out", str(out), "--workers", "1"]) == 0
     return out
 
 
@@ -36,11 +35,13 @@ def test_only_the_words_are_new(data, long_data):
     assert shards_to_lengthen(data, long_data) == [], "what is there is kept"
 
 
-def test_bad_folders_are_one_clear_line(data, tmp_path):
+def test_bad_folders_are_one_clear_line(data, tmp_path, capsys):
     with pytest.raises(InputError, match="a folder of their own"):
         shards_to_lengthen(data, data)
     with pytest.raises(InputError, match="no driving scenes"):
         shards_to_lengthen(tmp_path, tmp_path / "out")
+    assert main(["data", "lengthen", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "no driving scenes" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
