@@ -1,7 +1,8 @@
 """Engines of a model for a profile: what is wanted, what is there, what has to be built.
 
 Reads the exported graphs beside the checkpoint; a half precision is written into a graph just before it is compiled,
-so that one export serves every precision; so is the choice of tokens. Knows no device beyond what `targets` names.
+so that one export serves every precision; so are the choice of tokens and the mask of a draft's rows. Knows no device
+beyond what `targets` names.
 """
 
 from collections.abc import Callable
@@ -148,8 +149,11 @@ def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
         import onnx
 
         from specdrive_ros.engine.precision import to_precision
+        from specdrive_ros.engine.seen_rows import add_seen_rows
         from specdrive_ros.engine.token_choice import add_choice
     except ImportError:
         raise InputError(f"{graph} in {precision}: onnx is not installed; pip install onnx") from None
     rewritten = to_precision(onnx.load(str(path), load_external_data=False), precision)
-    return (add_choice(rewritten) if graph in ADDED else rewritten).SerializeToString()
+    if graph in ADDED:
+        rewritten = (add_choice if graph == "text" else add_seen_rows)(rewritten)
+    return rewritten.SerializeToString()

@@ -175,35 +175,44 @@ def describe(session, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
     return tuple(bindings)
 
 
-def open_session(graph: bytes | str) -> onnxruntime.InferenceSession:
-    """A graph's file, or its content with weights in mini's folder."""
+def open_session(graph: bytes | str, folder: Path = MINI) -> onnxruntime.InferenceSession:
+    """A graph's file, or its content with weights in a folder, mini's where none is named."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(MINI))
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     return onnxruntime.InferenceSession(graph, options)
 
 
 def host_engines(device: HostDevice, profile: BuildProfile, sessions: dict) -> dict[str, ServedEngine]:
     """Engines of mini as the store would serve them."""
+    return engines_of(MINI, device, profile, sessions)
+
+
+def engines_of(folder: Path, device: HostDevice, profile: BuildProfile, sessions: dict) -> dict[str, ServedEngine]:
+    """One for each session of a folder's graphs."""
     engines = {}
-    for graph in ENGINE_GRAPHS:
-        session = sessions[graph]
+    for graph, session in sessions.items():
         bindings = describe(session, graph, profile)
         identity = EngineIdentity(graph, "", {}, "fp32", profile.identity_of(graph), "host", "1", "host")
         contexts = [HostContext(session, bindings, i, device) for i in range(len(profile.graphs[graph]))]
         entry = Entry(identity, f"{graph}-{'0' * 16}.engine", 1, "", "", "", 0.0, bindings)
         assert len(ranges_of(identity.profile)) == len(contexts)
-        engines[graph] = ServedEngine(entry, read_record(MINI / f"{graph}.onnx", ""), contexts=contexts)
+        engines[graph] = ServedEngine(entry, read_record(folder / f"{graph}.onnx", ""), contexts=contexts)
     return engines
+
+
+def compiled_sessions(folder: Path, graphs) -> dict[str, onnxruntime.InferenceSession]:
+    """Of a folder's graphs as they are compiled, with what engines have more."""
+    return {
+        graph: open_session(graph_to_compile(folder / f"{graph}.onnx", graph, "fp32"), folder) for graph in graphs
+    }
 
 
 @pytest.fixture(scope="session")
 def sessions():
     """Of the graphs as they are compiled: that of text chooses tokens."""
     pytest.importorskip("onnx", reason="needs the train or the tensorrt-rtx extra")
-    return {
-        graph: open_session(graph_to_compile(MINI / f"{graph}.onnx", graph, "fp32")) for graph in ENGINE_GRAPHS
-    }
+    return compiled_sessions(MINI, ENGINE_GRAPHS)
 
 
 @pytest.fixture
