@@ -1,10 +1,7 @@
 """Every graph of mini compiled ahead of time for RTX 30, 40 and 50, with no GPU, and what the store makes of it."""
 
 import json
-import os
-import platform
 import shutil
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +16,6 @@ from specdrive_ros.engine.manifest import write_manifest
 from specdrive_ros.engine.profile import find_profile
 from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.store import EngineStore
-from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
 from specdrive_ros.runtime.networks import ImageRows
@@ -27,17 +23,6 @@ from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
 from specdrive_ros.target.rope import text_positions
 
 MINI = data_roots()[0] / "models" / "mini"
-
-
-@pytest.fixture(scope="module")
-def rtx():
-    """TensorRT for RTX; absent only where there is no wheel of it, never where tests must not be missed."""
-    try:
-        return find_tensorrt(RTX)
-    except InputError as error:
-        if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
-            pytest.fail(f"the tests' environment must have it: {error}")
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

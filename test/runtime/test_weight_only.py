@@ -8,7 +8,7 @@ ml_dtypes = pytest.importorskip("ml_dtypes", reason="needs the train extra")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnxruntime import InferenceSession  # noqa: E402
 
-from specdrive_ros.runtime.fp8_weights import LARGEST, quantise_fp8, to_fp8  # noqa: E402
+from specdrive_ros.runtime.weight_only import FP8, LARGEST_FP8 as LARGEST, quantise_weights, to_fp8  # noqa: E402
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -50,7 +50,7 @@ def test_products_of_either_kind_are_rounded_and_the_rest_is_not():
     ]
     names = ("first", "second", "bias", "added")
     tensors = [numpy_helper.from_array(value, name) for name, value in zip(names, (first, second, bias, added))]
-    graph = quantise_fp8(model(nodes, tensors))
+    graph = quantise_weights(model(nodes, tensors), FP8)
     onnx.checker.check_model(graph, full_check=True)
     stored = {each.name: each.data_type for each in graph.graph.initializer}
     assert stored == {
