@@ -121,10 +121,13 @@ def read_manifest(folder: Path) -> list[Entry]:
 def _text_of(path: Path) -> str:
     """Of a regular file that is no larger than a manifest may be; a pipe would wait for ever, a device give no end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("no regular file")
-        content = file.read(_SIZE_LIMIT + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_SIZE_LIMIT + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > _SIZE_LIMIT:
         raise ValueError(f"larger than {_SIZE_LIMIT} bytes")
     return content.decode()
