@@ -73,7 +73,9 @@ class HostDevice:
     def free(self, address: int) -> None:
         del self.blocks[address], self.sizes[address]
 
-    free_pinned = free
+    def free_pinned(self, address: int) -> None:
+        self.free(address)
+        self.pinned.remove(address)
 
     def clear(self, address: int, size: int) -> None:
         self.check(address, size)
