@@ -127,6 +127,7 @@ class TensorRtNetworks(GraphNetworks):
         self._forbidden.set(forbidden)
         (choices, _), states = self._pass(*inputs, wanted=CHOICE_OUTPUTS, taps=taps)
         if choices.size and choices.max() >= self.config.text.vocab_size:
+            inputs[-1].cache.wipe()
             raise WorkFailed("an engine's logits are not finite; build it in fp32 or bf16")
         return choices, np.empty((len(inputs[1]), 0), np.float32) if states is None else states
 
