@@ -5,7 +5,7 @@
 #     OUT=results bash engines/measure_gpu.sh            # the 10B shape
 #     OUT=results SHAPE=tiny bash engines/measure_gpu.sh # seconds; where there is no GPU: on the CPU, to try the script
 #
-# Needs nothing of this repository but the file beside it, and installs nothing.
+# Needs nothing of this repository but the two files beside it (measure_gpu*.py), and installs nothing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${OUT:-.}

@@ -42,16 +42,19 @@ PRECISIONS = {
 @dataclass(frozen=True)
 class Fact:
     """A number and the address it was read at. note: how it follows from what stands there, where it does not stand
-    there as it is."""
+    there as it is. checked: another page at which it, or what it follows from, was found again; "" where none was."""
 
     value: float
     source: str
     note: str = ""
+    checked: str = ""
 
     def __post_init__(self):
         require(is_number(self.value) and self.value > 0, "value", "a number above 0", self.value)
         https = isinstance(self.source, str) and self.source.startswith("https://")
         require(https, "source", "an address that begins with https://", self.source)
+        again = isinstance(self.checked, str) and (not self.checked or self.checked.startswith(("https://", "http://")))
+        require(again, "checked", "an address", self.checked)
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def prune(args: Namespace) -> int:
     except EngineDamaged as fault:  # then nothing of it is served, and all its files go
         _say(str(fault))
         verdicts = []
-    removed = store.prune({v.entry.file: "; ".join(v.faults) for v in verdicts if not v.fits})
+    removed = store.prune({v.entry.identity.key: "; ".join(v.faults) for v in verdicts if not v.fits})
     rows = [{"file": one.file, "why": one.why} for one in removed]
     lines = [f"removed {one.file}: {one.why}" for one in removed] or ["nothing to remove"]
     _print(args, {"version": 1, "folder": str(store.folder), "removed": rows}, lines)

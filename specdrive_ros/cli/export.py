@@ -32,11 +32,11 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--precision",
-        choices=("fp32", "fp16", "bf16", "int8", "int4", "fp8"),
+        choices=("fp32", "fp16", "bf16", "int8", "int4", "fp8", "int8w", "int4w"),
         default="fp32",
         metavar="P",
-        help="fp16, bf16 (for GPUs), int8, int4, fp8 (weights, for CPUs): rewrites MODEL's fp32 graphs into DIR and "
-        "prints what it costs (default %(default)s)",
+        help="fp16, bf16 (for GPUs), int8, int4 (for CPUs), int8w, int4w, fp8 (weights alone, for engines): rewrites "
+        "MODEL's fp32 graphs into DIR and prints what it costs (default %(default)s)",
     )
     parser.add_argument(
         "--cycles", type=int, default=20, metavar="N", help="with --precision: cycles to compare (default %(default)s)"

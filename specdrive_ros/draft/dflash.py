@@ -22,18 +22,19 @@ BRANCHES = 4  # words tried for a slot
 
 
 class DFlashDraft:
-    """block_size: the one it was trained with unless another is given; select: the draft's taps out of the target's."""
+    """block_size: the one it was trained with unless another is given; select: the draft's taps out of the target's;
+    cache: where the networks want it elsewhere than in the host's memory."""
 
     name = "dflash"
 
     def __init__(
         self, networks: DFlashNetworks, embed: Embed, *, block_size: int | None = None,
-        select: TapSelection | None = None,
+        select: TapSelection | None = None, cache: DraftCache | None = None,
     ):
         self.networks, self.embed, self.config = networks, embed, networks.config
         self.block_size = block_size or self.config.block_size
         self.select = select or TapSelection.everything()
-        self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
+        self.rope, self.cache = self.config.make_rope(), cache or DraftCache(self.config)
         self.words = word_places(networks.token_ids, self.config.vocab_size)
         self.slots = np.zeros((0, len(networks.token_ids)), np.float32)  # log-probabilities of the newest block
 

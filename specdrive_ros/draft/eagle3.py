@@ -26,20 +26,21 @@ DEPTH, TOP_K = 7, 10  # published, with 60 nodes; narrow and cheap wins on a CPU
 class Eagle3Draft:
     """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain;
     least: log-probability of a path under which running further ahead does not pay;
-    select: the draft's taps out of the target's."""
+    select: the draft's taps out of the target's;
+    cache: where the networks want it elsewhere than in the host's memory."""
 
     name = "eagle3"
 
     def __init__(
         self, networks: Eagle3Networks, embed: Embed, *, depth: int = DEPTH, top_k: int = TOP_K,
-        least: float = -np.inf, select: TapSelection | None = None,
+        least: float = -np.inf, select: TapSelection | None = None, cache: DraftCache | None = None,
     ):  # fmt: skip
         self.networks, self.embed, self.config = networks, embed, networks.config
         self.depth, self.top_k, self.least = depth, top_k, least
         self.words = word_places(networks.token_ids, self.config.vocab_size)
         self.behind: dict[tuple[int, ...], np.ndarray] = {}  # words of a path -> log-probabilities of the next word
         self.select = select or TapSelection.everything()
-        self.rope, self.cache = self.config.make_rope(), DraftCache(self.config)
+        self.rope, self.cache = self.config.make_rope(), cache or DraftCache(self.config)
 
     def begin(self) -> None:
         """A new prompt: nothing is known."""
@@ -81,7 +82,7 @@ class Eagle3Draft:
         embeddings = self.embed(following_tokens(context, first))
         tables = self.rope.tables(self.rope.rows(first, context.positions))
         new, taps = self.cache.reserve(len(embeddings)), self.select(context.taps)
-        hidden, logits = self.networks.newest(embeddings, taps, *tables, self.cache.known[0], new[0])
+        hidden, logits = self.networks.newest(embeddings, taps, *tables, self.cache.known, new)
         self.cache.advance(len(embeddings))
         return hidden, logits
 
@@ -105,8 +106,8 @@ class _Ahead:
         )
         new = draft.cache.reserve(beams)
         self.hidden, logits = draft.networks.step(
-            draft.embed(draft.networks.token_ids[tokens]), self.hidden[parents], *tables, mask, draft.cache.known[0],
-            new[0],
+            draft.embed(draft.networks.token_ids[tokens]), self.hidden[parents], *tables, mask, draft.cache.known,
+            new,
         )  # fmt: skip
         draft.cache.advance(beams)
         self.level += 1

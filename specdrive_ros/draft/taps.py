@@ -64,5 +64,9 @@ class TapSelection:
         return cls((), (), 0, "")
 
     def __call__(self, taps: np.ndarray) -> np.ndarray:
-        """[A, given * E] -> [A, wanted * E]; the array itself where nothing is to be picked."""
-        return taps if self._columns is None else np.ascontiguousarray(taps[:, self._columns])
+        """[A, given * E] -> [A, wanted * E]; itself where nothing is to be picked, and on the
+        device where it lies there."""
+        if self._columns is None:
+            return taps
+        picked = taps[:, self._columns]
+        return np.ascontiguousarray(picked) if isinstance(picked, np.ndarray) else picked

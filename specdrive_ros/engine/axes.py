@@ -8,6 +8,7 @@ Knows no TensorRT.
 from dataclasses import dataclass
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.bindings import SEEN
 
 ENGINE_GRAPHS = ("vision", "text", "action_step")
 DRAFT_ENGINE_GRAPHS = ("eagle3_newest", "eagle3_step", "dflash_context", "dflash_block")
@@ -25,7 +26,7 @@ AXES: dict[str, dict[str, dict[int, str]]] = {
     },
     "text": {"hidden": {0: "T"}, **_TURNED, **_MASKED, "deepstack": {1: "T"}, "logit_rows": {0: "R"}, PAST: {0: "S"}},
     "action_step": {PAST: {0: "S"}},
-    "eagle3_newest": {"embeddings": {0: "T"}, "taps": {0: "T"}, **_TURNED, PAST: {0: "S"}},
+    "eagle3_newest": {"embeddings": {0: "T"}, "taps": {0: "T"}, **_TURNED, SEEN: {0: "S+T"}, PAST: {0: "S"}},
     "eagle3_step": {"embeddings": {0: "T"}, "hidden": {0: "T"}, **_TURNED, **_MASKED, PAST: {0: "S"}},
     "dflash_context": {"taps": {0: "A"}, "cos": {0: "A"}, "sin": {0: "A"}},
     "dflash_block": {
@@ -33,6 +34,7 @@ AXES: dict[str, dict[str, dict[int, str]]] = {
         "cos": {0: "B"},
         "sin": {0: "B"},
         "head": {1: "W"},
+        SEEN: {0: "S+B"},
         PAST: {0: "S"},
     },
 }

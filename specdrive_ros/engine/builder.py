@@ -3,6 +3,7 @@
 With tensorrt_rtx the compute capabilities need not be at hand, nor any GPU. Knows no store and no model.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from specdrive_ros.engine.profile import CURRENT, BuildProfile
 from specdrive_ros.engine.tensorrt import TensorRT, capabilities, first_error, make_logger
 from specdrive_ros.errors import InputError
 
+log = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]  # phase, steps done, steps of it
 _DTYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "INT64": "int64", "INT32": "int32"}
 
@@ -134,7 +136,10 @@ def dtype_name(dtype) -> str:
 
 
 def _open_timing_cache(config, path: Path | None):
-    content = path.read_bytes() if path is not None and path.is_file() else b""
+    try:
+        content = path.read_bytes() if path is not None and path.is_file() else b""
+    except OSError:
+        content = b""
     cache = config.create_timing_cache(content)
     if cache is None or not config.set_timing_cache(cache, False):
         cache = config.create_timing_cache(b"")  # of another version or damaged: measured anew
@@ -143,8 +148,14 @@ def _open_timing_cache(config, path: Path | None):
 
 
 def _keep_timing_cache(config, path: Path | None) -> None:
-    if path is not None:
+    """Of use to the next build only: where it cannot be kept, that one measures anew."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, bytes(config.get_timing_cache().serialize()))
+    except OSError as error:
+        log.warning("%s: cannot be kept (%s)", path, error.strerror or error)
 
 
 def _monitor(trt, on_progress: Progress):

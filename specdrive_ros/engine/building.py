@@ -1,7 +1,8 @@
 """Engines of a model for a profile: what is wanted, what is there, what has to be built.
 
 Reads the exported graphs beside the checkpoint; a half precision is written into a graph just before it is compiled,
-so that one export serves every precision; so is the choice of tokens. Knows no device beyond what `targets` names.
+so that one export serves every precision; so are the choice of tokens and the mask of a draft's rows. Knows no device
+beyond what `targets` names.
 """
 
 from collections.abc import Callable
@@ -18,12 +19,14 @@ from specdrive_ros.engine.manifest import Entry
 from specdrive_ros.engine.profile import CURRENT, BuildProfile, find_profile
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.engine.tensorrt import TensorRT, find_tensorrt
-from specdrive_ros.errors import InputError
+from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.model_settings import find_model
 from specdrive_ros.runtime.bindings import ADDED
 
 TIMING_CACHE = "timing.cache"
-COMPILED = ("fp32", "fp8")  # variants of an export that engines are built from; a profile's precision comes on top
+COMPILED = ("fp32", "fp8", "int8w", "int4w")  # variants engines are built from; a profile's precision comes on top
+
+Marks = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,9 @@ def build_model(
     """
     outcomes = []
     for graph in graphs_of(folder, profile):
+        before = _marks(folder, graph)
         identity = wanted_identity(folder, graph, profile, tensorrt)
-        outcomes.append(_obtain(folder, identity, profile, store, tensorrt, listener))
+        outcomes.append(_obtain(folder, identity, before, profile, store, tensorrt, listener))
     return outcomes
 
 
@@ -86,7 +90,8 @@ def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: T
     record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
     if record.variant not in COMPILED:
         raise InputError(
-            f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export, or from one in fp8"
+            f"{folder / graph}.onnx: is in {record.variant}; engines are built from the fp32 export, or from one in "
+            f"{', '.join(COMPILED[1:])}"
         )
     return EngineIdentity(
         graph=graph,
@@ -115,7 +120,7 @@ def export_remedy(folder: Path, graph: str) -> str:
     return f"export it with: ./specdrive export {folder} {folder}{target}"
 
 
-def _obtain(folder, identity, profile, store, tensorrt, listener) -> GraphOutcome:
+def _obtain(folder, identity, before: Marks, profile, store, tensorrt, listener) -> GraphOutcome:
     try:
         return GraphOutcome(store.load(identity).entry, built=False)
     except EngineMissing as fault:
@@ -131,10 +136,20 @@ def _obtain(folder, identity, profile, store, tensorrt, listener) -> GraphOutcom
     built = build_engine(
         tensorrt, identity.graph, onnx, path, profile, timing_cache=cache, on_progress=listener.on_progress
     )
+    if _marks(folder, identity.graph) != before:
+        raise WorkFailed(f"{path}: graph or weights were changed while it was compiled; nothing is kept, build it again")
     entry = store.put(
         identity, built.content, model=str(folder.resolve()), build_s=built.seconds, bindings=built.bindings
     )
     return GraphOutcome(entry, built=True, why=why)
+
+
+def _marks(folder: Path, graph: str) -> Marks:
+    """Inode, size and time of change of the graph and of every file that may hold its weights. An identity says what
+    they were when they were hashed; these say whether they still are when they have been compiled."""
+    paths = [folder / f"{graph}.onnx", *folder.glob("*.onnx.data"), *folder.glob("*.safetensors")]
+    found = [(path.name, path.stat()) for path in sorted(paths) if path.is_file()]
+    return tuple((name, one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found)
 
 
 def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
@@ -148,8 +163,11 @@ def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
         import onnx
 
         from specdrive_ros.engine.precision import to_precision
+        from specdrive_ros.engine.seen_rows import add_seen_rows
         from specdrive_ros.engine.token_choice import add_choice
     except ImportError:
         raise InputError(f"{graph} in {precision}: onnx is not installed; pip install onnx") from None
     rewritten = to_precision(onnx.load(str(path), load_external_data=False), precision)
-    return (add_choice(rewritten) if graph in ADDED else rewritten).SerializeToString()
+    if graph in ADDED:
+        rewritten = (add_choice if graph == "text" else add_seen_rows)(rewritten)
+    return rewritten.SerializeToString()

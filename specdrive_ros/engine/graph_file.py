@@ -1,8 +1,9 @@
 """What an exported graph's file says about itself, read without onnx and without a session.
 
-Metadata and the names of data files stand in the outer message of the file; everything else is skipped over.
+Metadata stand in the outer message of the file, the names of data files with the weights; all else is skipped over.
 """
 
+import hashlib
 from pathlib import Path
 
 from specdrive_ros.errors import InputError
@@ -10,6 +11,7 @@ from specdrive_ros.runtime.bindings import GraphRecord
 from specdrive_ros.runtime.weights_file import sha256
 
 _METADATA_PROPS, _KEY, _VALUE = 14, 1, 2  # field numbers of ModelProto and of StringStringEntryProto
+_GRAPH, _INITIALIZER, _EXTERNAL_DATA = 7, 5, 13  # of ModelProto, GraphProto and TensorProto
 _LENGTH_DELIMITED = 2
 _FIXED = {1: 8, 5: 4}  # wire type -> bytes
 
@@ -19,28 +21,47 @@ def graph_identity_parts(path: Path, remedy: str) -> tuple[GraphRecord, str, dic
 
     Raises `InputError` where a file is missing or the weights are not those it was exported from.
     """
-    record = read_record(path, remedy)
+    content = _content(path, remedy)
+    record = _record(content, path, remedy)
     files = {name: _sha256(path.parent / name, remedy) for name in record.weights}
     for name, expected in record.weights.items():
         if files[name] != expected:
             raise InputError(f"{path.parent / name}: is not the file {path.name} was exported from; {remedy}")
-    for data in sorted(path.parent.glob("*.onnx.data")):
-        files[data.name] = sha256(data)
-    return record, _sha256(path, remedy), files
+    beside = {data.name for data in path.parent.glob("*.onnx.data")} | _data_files(content, path, remedy)
+    files |= {name: _sha256(path.parent / name, remedy) for name in sorted(beside - files.keys())}
+    return record, hashlib.sha256(content).hexdigest(), files
 
 
 def read_record(path: Path, remedy: str) -> GraphRecord:
     """Raises `InputError` naming `remedy` for a file that is missing, no graph, or not exported by this version."""
+    return _record(_content(path, remedy), path, remedy)
+
+
+def _content(path: Path, remedy: str) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+
+
+def _record(content: bytes, path: Path, remedy: str) -> GraphRecord:
     try:
         entries = [dict(_fields(value)) for number, value in _fields(content) if number == _METADATA_PROPS]
         metadata = {bytes(each[_KEY]).decode(): bytes(each[_VALUE]).decode() for each in entries}
     except (IndexError, KeyError, ValueError, TypeError):
         raise InputError(f"{path}: damaged or no ONNX file; {remedy}") from None
     return GraphRecord.from_metadata(metadata, str(path), remedy)
+
+
+def _data_files(content: bytes, path: Path, remedy: str) -> set[str]:
+    """Names of the files that weights of the graph lie in."""
+    try:
+        graphs = [graph for number, graph in _fields(content) if number == _GRAPH]
+        tensors = [tensor for graph in graphs for number, tensor in _fields(graph) if number == _INITIALIZER]
+        pairs = [dict(_fields(pair)) for one in tensors for number, pair in _fields(one) if number == _EXTERNAL_DATA]
+        return {bytes(pair[_VALUE]).decode() for pair in pairs if bytes(pair[_KEY]) == b"location"}
+    except (IndexError, KeyError, ValueError):
+        raise InputError(f"{path}: damaged or no ONNX file; {remedy}") from None
 
 
 def _sha256(path: Path, remedy: str) -> str:

@@ -8,6 +8,7 @@ may run code as whoever loads from it. Reads and writes entries, no engines.
 import json
 import os
 import re
+import stat
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -101,12 +102,10 @@ def read_manifest(folder: Path) -> list[Entry]:
     """
     path = folder / MANIFEST
     try:
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise ValueError(f"larger than {_SIZE_LIMIT} bytes")
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(_text_of(path))
         if not isinstance(content, dict) or not isinstance(content.get("engines"), list):
             raise ValueError("it must be a mapping with a list `engines`")
-        if content.get("version") != VERSION:
+        if type(content.get("version")) is not int or content["version"] != VERSION:
             raise ValueError(f"version {content.get('version')!r}, this package reads {VERSION}")
         entries = [Entry.from_dict(each) for each in content["engines"]]
         if len({entry.identity.key for entry in entries}) != len(entries):
@@ -117,6 +116,21 @@ def read_manifest(folder: Path) -> list[Entry]:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise EngineDamaged(f"{path}: damaged ({reason}); no engine of it is loaded; build them again") from None
+
+
+def _text_of(path: Path) -> str:
+    """Of a regular file that is no larger than a manifest may be; a pipe would wait for ever, a device give no end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("no regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_SIZE_LIMIT + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > _SIZE_LIMIT:
+        raise ValueError(f"larger than {_SIZE_LIMIT} bytes")
+    return content.decode()
 
 
 def write_manifest(folder: Path, entries: list[Entry]) -> None:

@@ -37,6 +37,12 @@ class Device(Protocol):
     def drop(self, captured: int) -> None: ...
 
 
+class Placed(Protocol):
+    """Something that lies on the device, such as `runner.Tensor`."""
+
+    address: int
+
+
 @dataclass(frozen=True)
 class Layout:
     """Where tensors lie in one block of `size` bytes: name -> offset, each aligned."""
@@ -148,6 +154,10 @@ class DeviceCache:
             raise ValueError(f"key-value cache: cannot truncate {self.length} tokens to {length}")
         self.length = length
 
+    def wipe(self) -> None:
+        """Queues zeros into every row, those beyond the cached ones too."""
+        self._device.clear(self.address, self.layers * self.layer_bytes)
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -156,6 +166,14 @@ class Rows:
     cache: DeviceCache
     start: int
     count: int
+
+    def take(self, given: Mapping[str, "Placed"], skip: int = 0) -> None:
+        """Queues copies of an engine's outputs new_0 … new_L-1 from row `skip` on.
+
+        They lie equally far apart, so one copy takes the rows of all layers.
+        """
+        first, second = given["new_0"].address, given.get("new_1", given["new_0"]).address
+        self.cache.write(self.start, self.count, first + skip * self.cache.row_bytes, second - first)
 
     def layer(self, index: int) -> int:
         """Address of those of one layer."""

@@ -4,6 +4,7 @@ Precision and shapes are the engine's own affair; everything else of its identit
 done here: a car that starts does not compile.
 """
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from specdrive_ros.engine.building import export_remedy
 from specdrive_ros.engine.cuda_driver import DeviceInfo
-from specdrive_ros.engine.faults import EngineMismatch, EngineMissing
+from specdrive_ros.engine.faults import EngineFault, EngineMismatch, EngineMissing
 from specdrive_ros.engine.graph_file import graph_identity_parts
 from specdrive_ros.engine.identity import EngineIdentity
 from specdrive_ros.engine.manifest import Entry
@@ -20,6 +21,7 @@ from specdrive_ros.engine.tensorrt import find_tensorrt, first_error, make_logge
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import ADDED, EXPORT_VERSION, GraphRecord
 
+log = logging.getLogger(__name__)
 ENGINES_VARIABLE = "SPECDRIVE_ENGINES"
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -47,9 +49,10 @@ def default_engines(folder: Path) -> Path:
 
 
 def serve(store: EngineStore, folder: Path, graph: str, device: DeviceInfo) -> ServedEngine:
-    """The newest engine of `graph` that fits model, module and GPU, its bytes checked.
+    """The newest engine of `graph` that fits model, module and GPU and is whole, its bytes checked.
 
-    Raises `EngineFault` saying what differs in the nearest one.
+    One that is damaged gives way to an older one that fits as well, and a warning says so. Raises `EngineFault` saying
+    what differs in the nearest one, or what is wrong with the newest.
     """
     record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
     remedy = f"build it with: ./specdrive engine build --model {folder} --profile NAME"
@@ -63,9 +66,20 @@ def serve(store: EngineStore, folder: Path, graph: str, device: DeviceInfo) -> S
         raise EngineMismatch(
             f"{store.folder / nearest.file}: does not fit here: {'; '.join(differences)}; {remedy}", differences
         )
-    newest = max(fitting, key=lambda entry: entry.built_at)
-    stored = store.load(newest.identity)
-    return ServedEngine(stored.entry, record, stored.content)
+    return _newest_whole(store, fitting, record)
+
+
+def _newest_whole(store: EngineStore, fitting: list[Entry], record: GraphRecord) -> ServedEngine:
+    faults: list[EngineFault] = []
+    for entry in sorted(fitting, key=lambda entry: entry.built_at, reverse=True):
+        try:
+            stored = store.load(entry.identity)
+        except EngineFault as fault:
+            log.warning("%s; another engine of %s is looked for", fault, entry.identity.graph)
+            faults.append(fault)
+        else:
+            return ServedEngine(stored.entry, record, stored.content)
+    raise faults[0]
 
 
 def todays(identity: EngineIdentity, onnx: str, weights: dict[str, str], device: DeviceInfo | None) -> EngineIdentity:

@@ -141,19 +141,23 @@ class EngineStore:
         return ()
 
     def prune(self, unwanted: dict[str, str] | None = None) -> list[Removed]:
-        """Removes entries that cannot be served, those in `unwanted` (file -> why), and files no entry names."""
+        """Removes entries that cannot be served, those in `unwanted` (key of an identity -> why), and files no entry
+        names; a file that another entry names too stays. Raises `InputError` where the folder cannot be written."""
         if not self.folder.is_dir():
             raise InputError(f"{self.folder}: no such folder of engines")
         removed, kept = [], []
-        with self._writing():
-            for entry in self._entries_or_none():
-                why = (unwanted or {}).get(entry.file) or next(iter(self.faults(entry)), None)
-                if why is None:
-                    kept.append(entry)
-                else:
-                    removed.append(Removed(entry.file, why))
-            write_manifest(self.folder, kept)
-            removed += self._remove_files({entry.file for entry in kept}, {each.file for each in removed})
+        try:
+            with self._writing():
+                for entry in self._entries_or_none():
+                    why = (unwanted or {}).get(entry.identity.key) or next(iter(self.faults(entry)), None)
+                    if why is None:
+                        kept.append(entry)
+                    else:
+                        removed.append(Removed(entry.file, why))
+                write_manifest(self.folder, kept)
+                removed += self._remove_files({entry.file for entry in kept}, {each.file for each in removed})
+        except OSError as error:
+            raise InputError(f"{self.folder}: engines cannot be removed there ({error.strerror or error})") from None
         return removed
 
     def _remove_files(self, kept: set[str], known: set[str]) -> list[Removed]:

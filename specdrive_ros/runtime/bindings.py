@@ -41,6 +41,13 @@ Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` tho
 | dflash_block | embeddings, cos, sin | [B, E], [B, D] | | logits | [B, words] |
 | | head | [E, words], the target's | | | |
 | | past_0 … past_L-1 | [S, 2, H, D] | | | |
+
+Engines of drafts have more as well (`engine/seen_rows.py`):
+
+| graph | input | shape |
+|---|---|---|
+| eagle3_newest | seen | [S + T], 0 or HIDDEN, added to every row's score |
+| dflash_block | seen | [S + B], the same |
 """
 
 import json
@@ -58,7 +65,12 @@ VISION_OUTPUTS = ("embeddings", "deepstack")
 ACTION_OUTPUTS = ("action",)
 FORBIDDEN = "forbidden"
 CHOICE_OUTPUTS = ("choices", "best")
-ADDED = {"text": "greedy choice 1"}  # graph -> what its engine has more; another addition makes other engines
+SEEN = "seen"
+ADDED = {  # graph -> what its engine has more; another addition makes other engines
+    "text": "greedy choice 1",
+    "eagle3_newest": "seen rows 1",
+    "dflash_block": "seen rows 1",
+}
 _METADATA_KEY = "specdrive"
 
 DRAFT_GRAPHS = {"eagle3": ("eagle3_newest", "eagle3_step"), "dflash": ("dflash_context", "dflash_block")}

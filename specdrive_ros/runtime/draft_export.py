@@ -84,19 +84,19 @@ def compare_draft(network: Eagle3 | DFlash, folder: Path) -> list[Comparison]:
 
 
 def _exercise_eagle3(networks, config: Eagle3Config, random: np.random.Generator) -> dict[str, np.ndarray]:
-    outputs, rows, start = {}, np.zeros((64, 2, config.num_key_value_heads, config.head_dim), np.float32), 0
+    outputs, rows, start = {}, np.zeros((1, 64, 2, config.num_key_value_heads, config.head_dim), np.float32), 0
     for name, tokens in (("prompt", 20), ("token", 1), ("accepted", 5)):
         embeddings, taps = _normal(random, tokens, config), _normal(random, tokens, config, len(config.tap_layers))
         tables = config.make_rope().tables(np.stack([start + np.arange(tokens)] * 3))
-        hidden, logits = networks.newest(embeddings, taps, *tables, rows[:start], rows[start : start + tokens])
+        hidden, logits = networks.newest(embeddings, taps, *tables, rows[:, :start], rows[:, start : start + tokens])
         start += tokens
         outputs[f"{name} hidden"], outputs[f"{name} logits"] = hidden, logits
         beams = 4
         mask = np.where(random.random((beams, start + beams)) < 0.3, np.float32(-1e9), np.float32(0))
         tables = config.make_rope().tables(np.full((3, beams), start))
         hidden, logits = networks.step(
-            _normal(random, beams, config), np.repeat(hidden, beams, 0), *tables, mask, rows[:start],
-            rows[start : start + beams],
+            _normal(random, beams, config), np.repeat(hidden, beams, 0), *tables, mask, rows[:, :start],
+            rows[:, start : start + beams],
         )  # fmt: skip
         outputs[f"{name} + step hidden"], outputs[f"{name} + step logits"] = hidden, logits
     return outputs | {"keys and values": rows}

@@ -1,6 +1,8 @@
 """What a runtime must offer for a draft: its networks as passes over NumPy arrays.
 
-`torch_drafts.py` (the reference) and `onnx_drafts.py` (the embedded default) implement it. Float32, no batch axis.
+`torch_drafts.py` (the reference), `onnx_drafts.py` (the embedded default) and `tensorrt_drafts.py` implement it.
+Float32, no batch axis. Where a target keeps hidden states on a device, `taps` and `hidden` are `DeviceStates`; past and new are
+rows of the draft's cache, wherever it lies.
 Sizes: T rows of a pass, S rows before, A accepted tokens, B slots of a block, L layers, H key-value heads, D head
 size, E hidden size. `token_ids` [words] are the target's ids of the words that logits are for.
 """
@@ -20,8 +22,8 @@ class Eagle3Networks(Protocol):
     token_ids: np.ndarray
 
     def newest(self, embeddings, taps, cos, sin, past, new) -> tuple[np.ndarray, np.ndarray]:
-        """Takes up true tokens: embeddings [T, E], taps [T, taps * E], cos/sin [T, D], past [S, 2, H, D] read,
-        new [T, 2, H, D] written. Returns hidden [1, E] and logits [1, words] of the last row."""
+        """Takes up true tokens: embeddings [T, E], taps [T, taps * E], cos/sin [T, D], past [1, S, 2, H, D] read,
+        new [1, T, 2, H, D] written. Returns hidden [1, E] and logits [1, words] of the last row."""
 
     def step(self, embeddings, hidden, cos, sin, mask, past, new) -> tuple[np.ndarray, np.ndarray]:
         """Runs ahead: embeddings and hidden [T, E], additive mask [T, S + T]. Returns hidden [T, E] and logits

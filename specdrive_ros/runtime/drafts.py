@@ -3,6 +3,7 @@
 Everything that could make a draft another target's is checked here. Imports torch only for the torch runtime.
 """
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,12 @@ from specdrive_ros.draft.eagle3 import DEPTH, TOP_K, Eagle3Draft
 from specdrive_ros.draft.layout import read_draft_config
 from specdrive_ros.draft.taps import TapSelection
 from specdrive_ros.draft.target_identity import check_fingerprint, fingerprint_of, output_head
+from specdrive_ros.engine.faults import EngineMissing
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.networks import TargetNetworks
 
-RUNTIMES = ("onnxruntime", "torch")
-BESIDE = {"tensorrt": "onnxruntime"}  # runtime of a target -> the one its drafts run on, where they have none there
+RUNTIMES = ("onnxruntime", "torch", "tensorrt")
+log = logging.getLogger(__name__)
 WIDE = 60  # nodes of EAGLE-3's published tree
 CHAIN = 15  # words EAGLE-3 runs ahead where only a few nodes pay
 LEAST_LIKELY = float(np.log(0.3))  # of its path, or running further ahead costs more than it brings
@@ -54,22 +56,52 @@ def load_draft(
 ) -> Eagle3Draft | DFlashDraft:  # fmt: skip
     """Raises `InputError` naming the folder where the draft is for another target than `networks`.
 
-    runtime: that of the networks where None; words: ids the target may write, all where None; depth, top_k and least
-    shape EAGLE-3's tree, block_size DFlash's block.
+    runtime: that of the networks where None, or ONNX Runtime beside engines where the draft has none; words: ids the
+    target may write, all where None; depth, top_k and least shape EAGLE-3's tree, block_size DFlash's block.
     """
-    runtime = runtime or BESIDE.get(networks.runtime, networks.runtime)
-    if runtime not in RUNTIMES:
-        raise InputError(f"runtime {runtime!r}: unknown to drafts; it should be one of {', '.join(RUNTIMES)}")
+    _check_runtime(runtime or networks.runtime, networks)
     folder, target = Path(folder), networks.config
     config = read_draft_config(folder, target.text)
     check_fingerprint(config, fingerprint_of(target.folder), str(folder))
     check_mask_token(config, target.vocabulary.traj_token_start_idx, target.vocabulary.traj_vocab_size, str(folder))
     select = TapSelection(config.tap_layers, networks.tap_layers, config.hidden_size, str(folder))
+    made = _networks(folder, config, networks, runtime, words, threads)
+    more = {"select": select, "cache": made.new_cache() if hasattr(made, "new_cache") else None}
     if isinstance(config, Eagle3Config):
-        made = _eagle3(folder, config, target.text, runtime, threads)
-        return Eagle3Draft(made, networks.embed, depth=depth, top_k=top_k, least=least, select=select)
-    made = _dflash(folder, config, target, runtime, words, threads)
-    return DFlashDraft(made, networks.embed, block_size=block_size, select=select)
+        return Eagle3Draft(made, networks.embed, depth=depth, top_k=top_k, least=least, **more)
+    return DFlashDraft(made, networks.embed, block_size=block_size, **more)
+
+
+def _check_runtime(runtime: str, networks: TargetNetworks) -> None:
+    if runtime not in RUNTIMES:
+        raise InputError(f"runtime {runtime!r}: unknown to drafts; it should be one of {', '.join(RUNTIMES)}")
+    if runtime == "tensorrt" and networks.runtime != "tensorrt":
+        raise InputError(
+            f"runtime tensorrt: a draft runs on engines beside a target on engines, this one runs on {networks.runtime}"
+        )
+
+
+def _networks(folder: Path, config, networks: TargetNetworks, runtime: str | None, words, threads: int):
+    """A draft's networks on a runtime; one that was not asked for by name gives way where nothing was built for it."""
+    if (runtime or networks.runtime) == "tensorrt":
+        try:
+            return _on_engines(folder, config, networks, words)
+        except EngineMissing as missing:
+            if runtime is not None:
+                raise
+            log.warning("draft %s: on ONNX Runtime, beside a target on engines: %s", folder.name, missing)
+            runtime = "onnxruntime"
+    made = _eagle3 if isinstance(config, Eagle3Config) else _dflash
+    return made(folder, config, networks.config, runtime or networks.runtime, words, threads)
+
+
+def _on_engines(folder: Path, config, networks: TargetNetworks, words):
+    from specdrive_ros.runtime.tensorrt_drafts import TensorRtDFlash, TensorRtEagle3, load_engines
+
+    engines = load_engines(folder, config, networks)
+    if isinstance(config, Eagle3Config):
+        return TensorRtEagle3(folder, config, engines, networks)
+    return TensorRtDFlash(config, engines, networks, output_head(networks.config.folder), words)
 
 
 def check_mask_token(config, first: int, count: int, where: str) -> None:
@@ -81,12 +113,12 @@ def check_mask_token(config, first: int, count: int, where: str) -> None:
         )
 
 
-def _eagle3(folder, config, text, runtime, threads):
+def _eagle3(folder, config, target, runtime, words, threads):
     if runtime == "torch":
         from specdrive_ros.draft.checkpoint import load_draft_network
         from specdrive_ros.runtime.torch_drafts import TorchEagle3
 
-        return TorchEagle3(load_draft_network(folder, text))
+        return TorchEagle3(load_draft_network(folder, target.text))
     from specdrive_ros.runtime.onnx_drafts import OnnxEagle3
 
     return OnnxEagle3(folder, config, threads=threads)

@@ -8,11 +8,14 @@ H key-value heads, D head size, E hidden size.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from specdrive_ros.target.config import TargetConfig
+
+if TYPE_CHECKING:
+    from specdrive_ros.runtime.device_states import DeviceStates
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,14 @@ class TextOutput:
 
     logits:  [R, vocabulary], of the rows asked for; None where choices were asked for.
     taps:    [T, n_taps * E], hidden states that drafts read (`tap_layers` of the networks); [T, 0] where choices were
-             asked for without them and bringing them costs something.
+             asked for without them and keeping them costs something. A runtime may have a class of its own that
+             leaves them on a device (`device_states.py`).
     choices: [R], the token with the largest logit among those allowed, the first of equal ones; None where logits
              were asked for.
     """
 
     logits: np.ndarray | None
-    taps: np.ndarray
+    taps: "np.ndarray | DeviceStates"
     choices: np.ndarray | None = None
 
 

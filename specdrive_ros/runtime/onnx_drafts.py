@@ -30,20 +30,20 @@ class OnnxEagle3:
     """`Eagle3Networks` over `eagle3_newest.onnx` and `eagle3_step.onnx`."""
 
     def __init__(self, folder: str | Path, config: Eagle3Config, *, threads: int = 1):
-        self.config, self.token_ids = config, _words(Path(folder))
+        self.config, self.token_ids = config, draft_words(Path(folder))
         self._newest, self._step = (_Graph(session) for session in _open(Path(folder), config, threads))
 
     def newest(self, embeddings, taps, cos, sin, past, new):
-        return self._run(self._newest, EAGLE3_NEWEST_INPUTS, (embeddings, taps, cos, sin, past), new, 1)
+        return self._run(self._newest, EAGLE3_NEWEST_INPUTS, (embeddings, taps, cos, sin, *past), new, 1)
 
     def step(self, embeddings, hidden, cos, sin, mask, past, new):
-        inputs = (embeddings, hidden, cos, sin, mask, past)
+        inputs = (embeddings, hidden, cos, sin, mask, *past)
         return self._run(self._step, EAGLE3_STEP_INPUTS, inputs, new, len(embeddings))
 
     def _run(self, graph, names, inputs, new, rows):
         hidden = np.empty((rows, self.config.hidden_size), np.float32)
         logits = np.empty((rows, self.config.draft_vocab_size), np.float32)
-        graph.run(names, inputs, EAGLE3_OUTPUTS, (hidden, logits, new))
+        graph.run(names, inputs, EAGLE3_OUTPUTS, (hidden, logits, *new))
         return hidden, logits
 
 
@@ -106,7 +106,7 @@ def _open(folder: Path, config: DraftConfig, threads: int) -> list[onnxruntime.I
     return list(sessions.values())
 
 
-def _words(folder: Path) -> np.ndarray:
+def draft_words(folder: Path) -> np.ndarray:
     """[words] ids of the target, from d2t."""
     try:
         with safe_open(str(folder / WEIGHTS), "np") as file:

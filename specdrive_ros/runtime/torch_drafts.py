@@ -22,14 +22,14 @@ class TorchEagle3:
 
     @torch.inference_mode()
     def newest(self, embeddings, taps, cos, sin, past, new):
-        hidden, logits, rows = self._newest(*_tensors(embeddings, taps, cos, sin, past))
-        new[:] = rows.numpy()
+        hidden, logits, rows = self._newest(*_tensors(embeddings, taps, cos, sin, past[0]))
+        new[0] = rows.numpy()
         return hidden.numpy(), logits.numpy()
 
     @torch.inference_mode()
     def step(self, embeddings, hidden, cos, sin, mask, past, new):
-        hidden, logits, rows = self._step(*_tensors(embeddings, hidden, cos, sin, mask, past))
-        new[:] = rows.numpy()
+        hidden, logits, rows = self._step(*_tensors(embeddings, hidden, cos, sin, mask, past[0]))
+        new[0] = rows.numpy()
         return hidden.numpy(), logits.numpy()
 
 

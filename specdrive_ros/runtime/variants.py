@@ -1,8 +1,9 @@
-"""Exported graphs in another precision: fp16 and bf16 for GPUs, int8, int4 and fp8 weights for ONNX Runtime on a CPU.
+"""Exported graphs in another precision: fp16 and bf16 for GPUs, int8 and int4 for ONNX Runtime on a CPU, int8w, int4w
+and fp8 weights for engines.
 
 A variant is a folder of its own: the checkpoint's files and rewritten graphs. int8 and int4 quantise the weights of
-matrix products of vision and text with ONNX Runtime's own tools, fp8 those of the same products (`fp8_weights.py`);
-the action head stays fp32, where little is gained.
+matrix products of vision and text with ONNX Runtime's own tools, for its own kernels; int8w, int4w and fp8 those of the
+same products in plain ONNX (`weight_only.py`). The action head stays fp32, where little is gained.
 What a variant costs in accuracy is measured by `evaluation/variant_accuracy.py`. Needs onnx; driving does not.
 """
 
@@ -23,12 +24,12 @@ from specdrive_ros.engine.precision import HALF, to_precision
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import ACTION_STEP, GRAPHS
 from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
-from specdrive_ros.runtime.fp8_weights import quantise_fp8
 from specdrive_ros.runtime.onnx_networks import export_command
+from specdrive_ros.runtime.weight_only import SCHEMES, quantise_weights
 from specdrive_ros.runtime.weights_file import weights_files
 from specdrive_ros.target.config import TargetConfig
 
-VARIANTS = ("fp16", "bf16", "int8", "int4", "fp8")
+VARIANTS = ("fp16", "bf16", "int8", "int4", *SCHEMES)
 INT4_BLOCK = 32  # weights that share a scale
 _QUANTISED = ("vision", "text")
 _KEEP_OUTSIDE = 1024  # bytes; larger weights go into a file beside the graph
@@ -90,7 +91,11 @@ def _quantised(path: Path, folder: Path, variant: str) -> onnx.ModelProto:
         _fold(path, folded)
         made = Path(unfinished) / "quantised.onnx"
         with _quiet_tools():
-            {"int8": _quantise_int8, "int4": _quantise_int4, "fp8": _quantise_fp8}[variant](folded, made)
+            if variant in SCHEMES:
+                graph = quantise_weights(onnx.load(str(folded)), SCHEMES[variant])
+                onnx.save_model(graph, str(made), save_as_external_data=True)
+            else:
+                {"int8": _quantise_int8, "int4": _quantise_int4}[variant](folded, made)
         graph = onnx.load(str(made))
     data = f"{path.stem}.onnx.data"
     (folder / data).unlink(missing_ok=True)
@@ -131,10 +136,6 @@ def _quantise_int4(folded: Path, made: Path) -> None:
     quantiser = MatMulNBitsQuantizer(model.model, block_size=INT4_BLOCK, is_symmetric=True, accuracy_level=4)
     quantiser.process()
     quantiser.model.save_model_to_file(str(made), use_external_data_format=True)
-
-
-def _quantise_fp8(folded: Path, made: Path) -> None:
-    onnx.save_model(quantise_fp8(onnx.load(str(folded))), str(made), save_as_external_data=True)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The model against public measurements, and against a measurement of `engines/measure_gpu.sh`."""
 
-import importlib.util
+import importlib
 import json
 from dataclasses import asdict
 
@@ -47,11 +47,9 @@ def test_plain_decoding_is_bound_by_bandwidth_and_right_within_a_fifth(checks):
 @pytest.fixture(scope="module")
 def script():
     pytest.importorskip("torch", reason="the script needs it")
-    path = data_roots()[0] / "engines" / "measure_gpu.py"
-    spec = importlib.util.spec_from_file_location("measure_gpu", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(data_roots()[0] / "engines")
+        return importlib.import_module("measure_gpu")
 
 
 @pytest.fixture

@@ -71,11 +71,12 @@ def test_schemas_say_what_the_code_says():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"memory_gb": 8}, "memory_gb: must be a mapping with keys among value, source, note, got 8"),
-        ({"memory_gb": {"value": 8}}, "memory_gb: missing key 'source'; the keys are value, source, note"),
+        ({"memory_gb": 8}, "memory_gb: must be a mapping with keys among value, source, note, checked, got 8"),
+        ({"memory_gb": {"value": 8}}, "memory_gb: missing key 'source'; the keys are value, source, note, checked"),
         ({"memory_gb": FACT | {"value": -1}}, "memory_gb: value must be a number above 0, got -1"),
         ({"memory_gb": FACT | {"value": True}}, "memory_gb: value must be a number above 0, got True"),
         ({"memory_gb": FACT | {"source": "a friend"}}, "source must be an address that begins with https://, got"),
+        ({"memory_gb": FACT | {"checked": 3}}, "checked must be an address, got 3"),
         ({"tflops": {"fp16": FACT}}, "must be fp32, fp16 and others of fp32, fp16, fp8, int8, fp4, got ['fp16']"),
         ({"tflops": {"fp32": FACT, "fp16": FACT, "fp3": FACT}}, "tflops must be fp32, fp16 and others"),
         ({"tflops": [1]}, "tflops: must be a mapping, got [1]"),

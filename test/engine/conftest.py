@@ -6,14 +6,19 @@ copied yet, gets wrong numbers.
 """
 
 import ctypes
+import os
+import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 import pytest
 
 from specdrive_ros.engine.axes import ENGINE_GRAPHS, profile_shapes
 from specdrive_ros.engine.building import graph_to_compile
+from specdrive_ros.engine.cuda_driver import DeviceInfo
 from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.engine.identity import EngineIdentity
 from specdrive_ros.engine.manifest import Binding, Entry
@@ -21,8 +26,13 @@ from specdrive_ros.engine.memory import ALIGNMENT, array_at
 from specdrive_ros.engine.profile import BuildProfile, find_profile
 from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.sizes import ranges_of
+from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
+from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.bindings import DRAFT_GRAPHS
 
 MINI = Path(__file__).parents[2] / "models" / "mini"
+DRAFT_KINDS = ("eagle3", "dflash")
+DRAFT_WORDS = 500
 KINDS = {
     "tensor(float)": "float32", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float16)": "float16"
 }  # fmt: skip
@@ -31,7 +41,7 @@ KINDS = {
 class HostDevice:
     """`CudaDevice` over host memory. Work is queued and done by `synchronize`."""
 
-    stream = 7
+    stream, info = 7, DeviceInfo("host", "0.0")
 
     def __init__(self):
         self.blocks: dict[int, ctypes.Array] = {}  # aligned address -> what keeps it alive
@@ -63,7 +73,9 @@ class HostDevice:
     def free(self, address: int) -> None:
         del self.blocks[address], self.sizes[address]
 
-    free_pinned = free
+    def free_pinned(self, address: int) -> None:
+        self.free(address)
+        self.pinned.remove(address)
 
     def clear(self, address: int, size: int) -> None:
         self.check(address, size)
@@ -175,35 +187,44 @@ def describe(session, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
     return tuple(bindings)
 
 
-def open_session(graph: bytes | str) -> onnxruntime.InferenceSession:
-    """A graph's file, or its content with weights in mini's folder."""
+def open_session(graph: bytes | str, folder: Path = MINI) -> onnxruntime.InferenceSession:
+    """A graph's file, or its content with weights in a folder, mini's where none is named."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(MINI))
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     return onnxruntime.InferenceSession(graph, options)
 
 
 def host_engines(device: HostDevice, profile: BuildProfile, sessions: dict) -> dict[str, ServedEngine]:
     """Engines of mini as the store would serve them."""
+    return engines_of(MINI, device, profile, sessions)
+
+
+def engines_of(folder: Path, device: HostDevice, profile: BuildProfile, sessions: dict) -> dict[str, ServedEngine]:
+    """One for each session of a folder's graphs."""
     engines = {}
-    for graph in ENGINE_GRAPHS:
-        session = sessions[graph]
+    for graph, session in sessions.items():
         bindings = describe(session, graph, profile)
         identity = EngineIdentity(graph, "", {}, "fp32", profile.identity_of(graph), "host", "1", "host")
         contexts = [HostContext(session, bindings, i, device) for i in range(len(profile.graphs[graph]))]
         entry = Entry(identity, f"{graph}-{'0' * 16}.engine", 1, "", "", "", 0.0, bindings)
         assert len(ranges_of(identity.profile)) == len(contexts)
-        engines[graph] = ServedEngine(entry, read_record(MINI / f"{graph}.onnx", ""), contexts=contexts)
+        engines[graph] = ServedEngine(entry, read_record(folder / f"{graph}.onnx", ""), contexts=contexts)
     return engines
+
+
+def compiled_sessions(folder: Path, graphs) -> dict[str, onnxruntime.InferenceSession]:
+    """Of a folder's graphs as they are compiled, with what engines have more."""
+    return {
+        graph: open_session(graph_to_compile(folder / f"{graph}.onnx", graph, "fp32"), folder) for graph in graphs
+    }
 
 
 @pytest.fixture(scope="session")
 def sessions():
     """Of the graphs as they are compiled: that of text chooses tokens."""
     pytest.importorskip("onnx", reason="needs the train or the tensorrt-rtx extra")
-    return {
-        graph: open_session(graph_to_compile(MINI / f"{graph}.onnx", graph, "fp32")) for graph in ENGINE_GRAPHS
-    }
+    return compiled_sessions(MINI, ENGINE_GRAPHS)
 
 
 @pytest.fixture
@@ -234,3 +255,51 @@ def host_context(device):
 def host_device():
     """One for tests that make many caches."""
     return HostDevice()
+
+
+@pytest.fixture(scope="session")
+def rtx():
+    """TensorRT for RTX; absent only where there is no wheel of it, never where tests must not be missed."""
+    try:
+        return find_tensorrt(RTX)
+    except InputError as error:
+        if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
+            pytest.fail(f"the tests' environment must have it: {error}")
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session", params=DRAFT_KINDS)
+def draft(request, tmp_path_factory):
+    """Kind and folder of a draft for mini with chance weights and its graphs."""
+    pytest.importorskip("onnxscript", reason="needs the train extra")
+    import torch
+
+    from specdrive_ros.draft.checkpoint import new_draft, save_draft
+    from specdrive_ros.draft.target_identity import fingerprint_of
+    from specdrive_ros.runtime.draft_export import export_draft
+    from specdrive_ros.target.config import TargetConfig
+    from specdrive_ros.training.draft_training import DraftTraining, draft_config
+
+    folder, config = tmp_path_factory.mktemp("drafts") / f"{request.param}-flat", TargetConfig.load(MINI)
+    folder.mkdir()
+    torch.manual_seed(0)
+    training = DraftTraining(request.param, "flat", block_size=8)
+    made = new_draft(draft_config(config, training, (2, 4, 5), DRAFT_WORDS, 3, fingerprint_of(MINI)))
+    if request.param == "eagle3":
+        made.set_vocabulary(np.arange(DRAFT_WORDS))
+    save_draft(made, folder)
+    export_draft(folder, folder, config.text)
+    return request.param, folder
+
+
+@pytest.fixture(scope="session")
+def draft_sessions(draft):
+    """Of the draft's graphs as they are compiled: those that attend have a mask over rows."""
+    kind, folder = draft
+    return compiled_sessions(folder, DRAFT_GRAPHS[kind])
+
+
+@pytest.fixture
+def draft_engines(draft, draft_sessions, device):
+    """`draft_engines(profile)` -> the draft's engines, run by ONNX Runtime in "device" memory."""
+    return lambda profile=None: engines_of(draft[1], device, profile or find_profile("rtx-ada"), draft_sessions)

@@ -1,10 +1,7 @@
 """Every graph of mini compiled ahead of time for RTX 30, 40 and 50, with no GPU, and what the store makes of it."""
 
 import json
-import os
-import platform
 import shutil
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +16,6 @@ from specdrive_ros.engine.manifest import write_manifest
 from specdrive_ros.engine.profile import find_profile
 from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.store import EngineStore
-from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
 from specdrive_ros.runtime.networks import ImageRows
@@ -27,17 +23,6 @@ from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
 from specdrive_ros.target.rope import text_positions
 
 MINI = data_roots()[0] / "models" / "mini"
-
-
-@pytest.fixture(scope="module")
-def rtx():
-    """TensorRT for RTX; absent only where there is no wheel of it, never where tests must not be missed."""
-    try:
-        return find_tensorrt(RTX)
-    except InputError as error:
-        if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
-            pytest.fail(f"the tests' environment must have it: {error}")
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -103,20 +88,46 @@ def test_a_cycle_fits_what_the_compiled_engines_say_of_themselves(built, device,
     networks.act(np.zeros((64, 2), np.float32), text_positions(218, 64, 0), cache, visible=cache.length)
 
 
-def test_weights_in_fp8_stay_in_fp8(rtx, tmp_path):
-    """Under half precision: no builder folds them into it, so the engine has a byte less for each of them."""
+TEXT_ALONE = {"text": ({"T": Range(1, 16, 64), "S": Range(1, 256, 512), "R": Range(1, 16, 64)},)}
+
+
+@pytest.fixture(scope="module")
+def in_fp16(rtx, tmp_path_factory):
+    """Profile and bytes of an engine of text with weights in 16 bits."""
+    profile = replace(find_profile("rtx-ada"), graphs=TEXT_ALONE, precision="fp16")
+    (one,) = build_model(MINI, profile, EngineStore(tmp_path_factory.mktemp("fp16")), rtx)
+    return profile, one.entry.size
+
+
+@pytest.fixture(scope="module", params=["fp8", "int8w", "int4w"])
+def few_bits(request, tmp_path_factory):
+    """A variant with weights in few bits, its folder, and bytes that its weights would have more in 16 bits."""
     from specdrive_ros.runtime.variants import write_variant
 
-    write_variant(MINI, tmp_path / "mini", "fp8")
-    wide = {"text": ({"T": Range(1, 16, 64), "S": Range(1, 256, 512), "R": Range(1, 16, 64)},)}
-    profile = replace(find_profile("rtx-ada"), graphs=wide, precision="fp16")
-    sizes = []
-    for model in (MINI, tmp_path / "mini"):
-        (one,) = build_model(model, profile, EngineStore(tmp_path / model.parent.name), rtx)
-        sizes.append(one.entry.size)
-        assert {binding.name for binding in one.entry.bindings} > {"hidden", "past_0", "logits", "choices"}
-    weights = (tmp_path / "mini" / "text.onnx.data").stat().st_size
-    assert 0.8 * weights < sizes[0] - sizes[1] < 1.2 * weights
+    onnx = pytest.importorskip("onnx")
+    folder = tmp_path_factory.mktemp(request.param) / "mini"
+    write_variant(MINI, folder, request.param)
+    graph = onnx.load(folder / "text.onnx", load_external_data=False).graph
+    numbers = sum(int(np.prod(one.dims)) for one in graph.initializer if one.name.endswith(".stored"))
+    return request.param, folder, 2 * numbers - (folder / "text.onnx.data").stat().st_size
+
+
+def test_weights_in_few_bits_stay_in_few_bits(rtx, in_fp16, few_bits, tmp_path):
+    """Under half precision: no builder folds them into it, so the engine is smaller by what they are."""
+    (profile, size), (_, folder, saved) = in_fp16, few_bits
+    (one,) = build_model(folder, profile, EngineStore(tmp_path / "engines"), rtx)
+    assert {binding.name for binding in one.entry.bindings} > {"hidden", "past_0", "logits", "choices"}
+    assert saved > 3_000_000 and 0.8 * saved < size - one.entry.size < 1.2 * saved
+
+
+def test_whole_numbers_compile_for_every_generation(rtx, few_bits, tmp_path):
+    """RTX 30 has no FP8; int8 and int4 weights compile for all three."""
+    kind, folder, _ = few_bits
+    if kind == "fp8":
+        pytest.skip("not for 8.6")
+    profile = replace(find_profile("rtx-all"), graphs=TEXT_ALONE)
+    (one,) = build_model(folder, profile, EngineStore(tmp_path / "engines"), rtx)
+    assert one.entry.identity.target == "sm_86+sm_89+sm_120" and one.entry.size > 1_000_000
 
 
 def test_nothing_is_built_twice(built, rtx):

@@ -1,8 +1,5 @@
 """The graphs of drafts compiled ahead of time for RTX 30, 40 and 50, with no GPU; drafts beside a target on engines."""
 
-import os
-import platform
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,50 +8,13 @@ import pytest
 from specdrive_ros.engine.building import build_model
 from specdrive_ros.engine.profile import find_profile
 from specdrive_ros.engine.store import EngineStore
-from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
 from specdrive_ros.errors import InputError
-from specdrive_ros.installation import data_roots
 from specdrive_ros.runtime.bindings import DRAFT_GRAPHS
 
 pytest.importorskip("onnxscript", reason="needs the train extra")
 onnx = pytest.importorskip("onnx", reason="needs the train extra")
 
-MINI = data_roots()[0] / "models" / "mini"
-KINDS = ("eagle3", "dflash")
-WORDS = 500
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def draft(request, tmp_path_factory):
-    """Kind and folder of a draft for mini with chance weights and its graphs."""
-    import torch
-
-    from specdrive_ros.draft.checkpoint import new_draft, save_draft
-    from specdrive_ros.draft.target_identity import fingerprint_of
-    from specdrive_ros.runtime.draft_export import export_draft
-    from specdrive_ros.target.config import TargetConfig
-    from specdrive_ros.training.draft_training import DraftTraining, draft_config
-
-    folder, config = tmp_path_factory.mktemp("drafts") / f"{request.param}-flat", TargetConfig.load(MINI)
-    folder.mkdir()
-    torch.manual_seed(0)
-    training = DraftTraining(request.param, "flat", block_size=8)
-    made = new_draft(draft_config(config, training, (2, 4, 5), WORDS, 3, fingerprint_of(MINI)))
-    if request.param == "eagle3":
-        made.set_vocabulary(np.arange(WORDS))
-    save_draft(made, folder)
-    export_draft(folder, folder, config.text)
-    return request.param, folder
-
-
-@pytest.fixture(scope="module")
-def rtx():
-    try:
-        return find_tensorrt(RTX)
-    except InputError as error:
-        if os.environ.get("CI") and (sys.platform, platform.machine()) == ("linux", "x86_64"):
-            pytest.fail(f"the tests' environment must have it: {error}")
-        pytest.skip(str(error))
+WORDS = 500  # that the drafts of conftest.py can say
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +42,12 @@ def test_what_they_bind_is_the_binding_table(built):
         assert step["past_0"].dtype == step["new_0"].dtype == "float16"
         assert step["hidden"].dtype == step["logits"].dtype == "float32"
         assert step["mask"].profiles[0] == ((1, 2), (10, 202), (64, 576))
+        assert bindings["eagle3_newest"]["seen"].profiles[0] == ((1,), (200,), (1024,))
         assert bindings["eagle3_newest"]["taps"].profiles[0] == ((1, 576), (8, 576), (512, 576))
     else:
         block = bindings["dflash_block"]
         assert block["head"].dtype == block["past_1"].dtype == "float16" and block["logits"].dtype == "float32"
+        assert block["seen"].dtype == "float32" and block["seen"].profiles[0] == ((3,), (208,), (528,))
         assert block["head"].profiles[0] == ((192, 1), (192, 1024), (192, 8192))
         assert bindings["dflash_context"]["new_1"].dtype == "float16"
 
@@ -110,7 +72,7 @@ def test_a_profile_that_says_nothing_of_a_draft(draft, rtx, tmp_path):
 
 
 def test_a_draft_runs_beside_a_target_on_engines(draft, make_networks):
-    """Where a target runs on TensorRT, its draft runs on ONNX Runtime: it loads, and proposes."""
+    """Where a target runs on TensorRT and nothing was built for its draft, that runs on ONNX Runtime: it loads."""
     from specdrive_ros.runtime.drafts import load_draft
     from specdrive_ros.runtime.onnx_drafts import OnnxDFlash, OnnxEagle3
 
@@ -119,3 +81,41 @@ def test_a_draft_runs_beside_a_target_on_engines(draft, make_networks):
     assert networks.runtime == "tensorrt"
     loaded = load_draft(folder, networks, words=np.arange(WORDS))
     assert isinstance(loaded.networks, {"eagle3": OnnxEagle3, "dflash": OnnxDFlash}[kind])
+
+
+def test_a_proposal_fits_what_the_compiled_engines_say_of_themselves(built, draft, make_networks, device, host_context):
+    """Bindings as compiled, in half precision: every shape and address of two rounds is one they were built for."""
+    from specdrive_ros.draft.layout import read_draft_config
+    from specdrive_ros.engine.graph_file import read_record
+    from specdrive_ros.engine.serving import ServedEngine
+    from specdrive_ros.runtime.tensorrt_drafts import TensorRtDFlash, TensorRtEagle3
+
+    kind, entries, _ = built
+    engines = {
+        graph: ServedEngine(
+            entry, read_record(draft[1] / f"{graph}.onnx", ""), contexts=[host_context(entry.bindings, 0)]
+        )
+        for graph, entry in entries.items()
+    }
+    target = make_networks()
+    config = read_draft_config(draft[1], target.config.text)
+    states = lambda rows: np.zeros((rows, 3 * 192), np.float32)  # noqa: E731
+    tables = lambda rows: (np.zeros((rows, config.head_dim), np.float32),) * 2  # noqa: E731
+    words = lambda rows: np.zeros((rows, 192), np.float32)  # noqa: E731
+    if kind == "eagle3":
+        made = TensorRtEagle3(draft[1], config, engines, target)
+        cache = made.new_cache()
+        assert cache.row_bytes == 2 * config.num_key_value_heads * config.head_dim * 2
+        for rows in (41, 3):
+            hidden, logits = made.newest(words(rows), states(rows), *tables(rows), cache.known, cache.reserve(rows))
+            cache.advance(rows)
+            assert hidden.shape == (1, 192) and logits.shape == (1, WORDS)
+            mask = np.zeros((5, cache.length + 5), np.float32)
+            made.step(words(5), hidden[[0] * 5], *tables(5), mask, cache.known, cache.reserve(5))
+    else:
+        made = TensorRtDFlash(config, engines, target, np.zeros((800, 192), np.float32))
+        cache = made.new_cache()
+        for rows in (41, 3):
+            made.inject(states(rows), *tables(rows), cache.reserve(rows))
+            cache.advance(rows)
+            assert made.fill(words(8), *tables(8), cache.known).shape == (8, 800)

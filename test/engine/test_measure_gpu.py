@@ -41,15 +41,13 @@ def test_no_gpu(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_shape_of_the_released_model():
+def test_shape_of_the_released_model(monkeypatch):
     """36 layers of 4096 and the expert of 2048: about 8.2 and 2.3 billion parameters with vision and embeddings."""
     torch = pytest.importorskip("torch", reason="needs the train extra")
-    import importlib.util
+    import importlib
 
-    spec = importlib.util.spec_from_file_location("measure_gpu", SCRIPT.with_suffix(".py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["measure_gpu"] = module
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    module = importlib.import_module("measure_gpu_networks")
     s = module.SHAPES["10b"]
     with torch.device("meta"):
         layer = module.Layer(s.hidden, s.inner, s.heads, s.kv_heads, s.head)

@@ -313,7 +313,7 @@ def test_prune_takes_damaged_unwanted_and_left_over_files(store):
     file_of(store, "vision").write_bytes(b"damaged")
     (store.folder / "text-0123456789abcdef.engine").write_bytes(b"of nobody")
     (store.folder / "notes.txt").write_text("mine")
-    removed = {one.file: one.why for one in store.prune({unwanted.file: "old"})}
+    removed = {one.file: one.why for one in store.prune({unwanted.identity.key: "old"})}
     assert removed.pop(unwanted.file) == "old"
     assert removed.pop("text-0123456789abcdef.engine") == "no manifest names it"
     assert ["bytes, its manifest says" in why for why in removed.values()] == [True]

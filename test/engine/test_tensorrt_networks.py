@@ -115,7 +115,7 @@ def test_an_engine_that_cannot_be_captured_runs_all_the_same(make_networks, devi
     monkeypatch.setattr(device, "capture", capture)
     networks = make_networks()
     assert_same(exercise(networks), expected)
-    assert networks._runners["text"].capture_fault == "captured nothing"
+    assert networks._graphs["text"].runner.capture_fault == "captured nothing"
 
 
 def test_one_upload_and_one_wait_a_pass(make_networks, device):
@@ -323,7 +323,8 @@ def test_choices_are_those_of_the_logits(make_networks, plain, device):
         before = device.downloaded
         found = ask(networks, forbidden=forbidden)
         assert found.logits is None and found.choices.tolist() == expected.tolist()
-        assert device.downloaded - before == 13 * (4 + 4) + found.taps.nbytes and found.taps.shape == (16, 3 * 192)
+        assert device.downloaded - before == 13 * (4 + 4) and found.taps.shape == (16, 3 * 192)  # they stay there
+        assert np.asarray(found.taps).nbytes == found.taps.nbytes == device.downloaded - before - 13 * (4 + 4)
         before = device.downloaded
         without = ask(networks, forbidden=forbidden, taps=False)
         assert without.choices.tolist() == expected.tolist() and without.taps.shape == (16, 0)

@@ -19,7 +19,7 @@ from specdrive_ros.runtime.variants import emulated, write_variant  # noqa: E402
 MINI = data_roots()[0] / "models" / "mini"
 
 
-@pytest.fixture(scope="module", params=["int8", "int4", "fp8"])
+@pytest.fixture(scope="module", params=["int8", "int4", "fp8", "int8w", "int4w"])
 def quantised(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param) / "mini"
     write_variant(MINI, folder, request.param)
@@ -42,7 +42,7 @@ def test_quantised_weights_run_and_are_close(quantised):
 def test_quantised_weights_are_small(quantised):
     kind, folder = quantised
     text = (folder / "text.onnx.data").stat().st_size
-    assert text < {"int8": 5e6, "int4": 4e6, "fp8": 5e6}[kind]  # 17 MB in fp32
+    assert text < {"int8": 5e6, "int4": 4e6, "fp8": 5e6, "int8w": 5e6, "int4w": 4e6}[kind]  # 17 MB in fp32
 
 
 def test_a_variant_says_what_it_is(quantised):
@@ -56,12 +56,12 @@ def test_a_variant_says_what_it_is(quantised):
         write_variant(folder, folder.with_name("again"), "int8")
 
 
-def test_engines_are_built_from_no_variant_but_fp8(quantised):
+def test_engines_are_built_from_weights_in_plain_onnx(quantised):
     from specdrive_ros.engine.building import wanted_identity
     from specdrive_ros.engine.profile import find_profile
 
     kind, folder = quantised
-    if kind == "fp8":
+    if kind in ("fp8", "int8w", "int4w"):
         tensorrt = SimpleNamespace(name="tensorrt_rtx", version="1")
         identity, plain = (wanted_identity(each, "text", find_profile("rtx-ada"), tensorrt) for each in (folder, MINI))
         differing = [each.partition(":")[0] for each in identity.differences(plain)]

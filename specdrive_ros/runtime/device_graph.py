@@ -1,0 +1,68 @@
+"""One graph's engine with everything a pass of it takes on the device: buffers, contexts, sizes, the way back.
+
+Made once, for the largest shapes it was built for. Knows addresses and shapes; what a graph means is its caller's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from specdrive_ros.engine.memory import Device, PinnedPool
+from specdrive_ros.engine.runner import Call, EngineRunner, Tensor
+from specdrive_ros.engine.serving import ServedEngine
+from specdrive_ros.engine.sizes import fit, ranges_of
+from specdrive_ros.errors import WorkFailed
+from specdrive_ros.runtime.device_arena import Arena, Shapes
+
+_SPOKEN = {"best": "logits"}
+
+
+class DeviceGraph:
+    """output_shapes: sizes -> shapes of the outputs in a pass of these; elsewhere, beside: as in `Arena`."""
+
+    def __init__(
+        self,
+        name: str,
+        engine: ServedEngine,
+        device: Device,
+        pinned: PinnedPool,
+        output_shapes: Callable[[Mapping[str, int]], Shapes],
+        *,
+        elsewhere: Sequence[str] = (),
+        beside: Mapping[str, str] | None = None,
+        use_graphs: bool = True,
+    ):
+        bindings = engine.entry.bindings
+        self.name, self.output_shapes = name, output_shapes
+        self.profiles = ranges_of(engine.entry.identity.profile)
+        self.runner = EngineRunner(name, engine.contexts, bindings, device, use_graphs)
+        self.bindings = self.runner.bindings
+        largest = [{letter: range.largest for letter, range in one.items()} for one in self.profiles]
+        self.arena = Arena(device, bindings, [output_shapes(sizes) for sizes in largest], elsewhere, beside)
+        self._device, self._pinned = device, pinned
+
+    def fit(self, sizes: Mapping[str, int], exact: Sequence[str] = ()) -> tuple[int, dict[str, int]]:
+        """(optimisation profile, padded sizes). Raises `InputError` where it was not built for such sizes."""
+        return fit(self.name, self.profiles, sizes, exact)
+
+    def profile_of(self, sizes: Mapping[str, int]) -> int:
+        """Of these very sizes. Raises `InputError` as `fit` does."""
+        return self.fit(sizes, exact=tuple(sizes))[0]
+
+    def run(self, profile: int, *calls: Call) -> None:
+        """Queues them one behind the other."""
+        self.runner.run(profile, calls)
+
+    def fetch(self, wanted: Shapes, given: Mapping[str, Tensor]) -> tuple[np.ndarray, ...]:
+        """The beginnings of outputs on the host, in pinned memory. Waits.
+
+        Raises `WorkFailed` where one is no number: better no plan than one made of it.
+        """
+        arrays = [self._pinned.take(shape, np.dtype(self.arena.dtype(name))) for name, shape in wanted.items()]
+        for name, array in zip(wanted, arrays, strict=True):
+            self._device.download(array.ctypes.data, given[name].address, array.nbytes)
+        self._device.synchronize()
+        for name, array in zip(wanted, arrays, strict=True):
+            if array.size and not np.isfinite(array.max()):
+                raise WorkFailed(f"an engine's {_SPOKEN.get(name, name)} are not finite; build it in fp32 or bf16")
+        return tuple(arrays)
