@@ -28,6 +28,7 @@ from specdrive_ros.shapes import NANOSECONDS
 
 SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
 PLANNER = "planner"
+IMAGES_WAITING = 50  # while the screen or the recording is busy
 KEPT_STAMPS = 600  # half a minute of odometry: no plan that is later is of interest
 
 
@@ -101,13 +102,13 @@ class DriveListener:
         self._stood_in: dict[int, DriveCycle] = {}
         root = f"/carla/{role_name}"
         self._subscriptions = [
-            self._listen(Image, f"{root}/{camera}/image", "image", qos.image_input()),
-            self._listen(Odometry, f"{root}/odometry", "odometry", qos.odometry_input()),
-            self._listen(Trajectory, "/planner/output/trajectory", "trajectory", qos.output()),
-            self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.output()),
-            self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.output()),
+            self._listen(Image, f"{root}/{camera}/image", "image", qos.deep(qos.image_input(), IMAGES_WAITING)),
+            self._listen(Odometry, f"{root}/odometry", "odometry", qos.deep(qos.odometry_input())),
+            self._listen(Trajectory, "/planner/output/trajectory", "trajectory", qos.deep(qos.output())),
+            self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.deep(qos.output())),
+            self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.deep(qos.output())),
             self.node.create_subscription(String, "/sim/scenario", self._take_event, qos.kept_events()),
-            self.node.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.output()),
+            self.node.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.deep(qos.output())),
         ]
 
     def _listen(self, kind: type, topic: str, part: str, profile):

@@ -61,8 +61,8 @@ class Listener:
         self._source, self._last_ns = source, None
         self._came: dict[int, float] = {}  # stamp -> ms to the first trajectory of it, whatever it is
         self._planned: dict[int, float] = {}  # … to the model's own plan
-        self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.output())
-        self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.output())
+        self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.deep(qos.output()))
+        self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.deep(qos.output()))
 
     def forget(self) -> None:
         """What came until now was warm-up."""
