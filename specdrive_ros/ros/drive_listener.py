@@ -1,7 +1,8 @@
 """What a drive shows: the planner's topics, the pictures and poses they belong to, the sim's events.
 
 Messages of one t0 come on several topics in any order; when all of a cycle are there it is handed on,
-in arrays, without ROS types. A plan that comes after its deadline takes the place of what stood in for it. Does not know what is done with it.
+in arrays, without ROS types. A plan that comes after its deadline takes the place of what stood in for it. Does not
+know what is done with it.
 """
 
 import json
@@ -108,7 +109,9 @@ class DriveListener:
             self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.deep(qos.output())),
             self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.deep(qos.output())),
             self.node.create_subscription(String, "/sim/scenario", self._take_event, qos.kept_events()),
-            self.node.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.deep(qos.output())),
+            self.node.create_subscription(
+                DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.deep(qos.output())
+            ),
         ]
 
     def _listen(self, kind: type, topic: str, part: str, profile):

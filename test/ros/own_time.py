@@ -7,18 +7,16 @@ time; where others keep the processors busy, their share does not count. Where L
 
 import os
 import time
-from pathlib import Path
 
-STEAL = 8  # column of the first line of /proc/stat
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from specdrive_ros.evaluation.process_usage import stolen_s, waited_s
 
 
 class OwnTime:
-    """Begins when it is made. processes: whose waiting does not count; this one where none is named."""
+    """Begins when it is made. process: whose waiting does not count; this one where none is named."""
 
-    def __init__(self, *processes: int):
-        self._processes = processes or (os.getpid(),)
-        self._waited_s: dict[Path, float] = {}
+    def __init__(self, process: int | None = None):
+        self._process = process or os.getpid()
+        self._waited_s: dict[int, float] = {}
         self._look()
         self._before_s, self._stolen_s = dict(self._waited_s), stolen_s()
         self._begun_s = time.monotonic()
@@ -31,24 +29,4 @@ class OwnTime:
 
     def _look(self) -> None:
         """A thread that has ended keeps what it had waited by the last look."""
-        for process in self._processes:
-            self._waited_s |= waited_s(process)
-
-
-def waited_s(process: int) -> dict[Path, float]:
-    """Thread -> seconds it could have run and was not let, of the threads that run now."""
-    waited = {}
-    for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
-        try:
-            waited[thread] = int(thread.read_text().split()[1]) / 1e9
-        except (OSError, IndexError):  # it has ended meanwhile
-            continue
-    return waited
-
-
-def stolen_s() -> float:
-    """Of all processors of a virtual machine, since it started."""
-    try:
-        return int(Path("/proc/stat").read_text().split(maxsplit=STEAL + 1)[STEAL]) / TICKS_PER_S
-    except (OSError, IndexError, ValueError):
-        return 0.0
+        self._waited_s |= waited_s(self._process)

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from .own_time import OwnTime, waited_s
+from specdrive_ros.evaluation.process_usage import waited_s
+
+from .own_time import OwnTime
 
 BUSY = "import os; os.sched_setaffinity(0, {{{cpu}}}); print('up', flush=True)\nwhile True: pass"
 
