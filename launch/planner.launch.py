@@ -3,13 +3,10 @@
     ros2 launch specdrive_ros planner.launch.py role_name:=hero output:=carla use_sim_time:=true
 """
 
-from pathlib import Path
-
 from launch import LaunchContext, LaunchDescription
-from launch.actions import OpaqueFunction
 from specdrive_ros.ros import launching
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"
+CONFIG = launching.config_beside(__file__)
 ARGUMENTS = {
     **launching.PLANNER_ARGUMENTS,
     "camera": ("rgb_front", "cameras of the car and of the model, joined by commas"),
@@ -20,9 +17,7 @@ ARGUMENTS = {
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
-        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
-    )
+    return launching.description(CONFIG, ARGUMENTS, nodes)
 
 
 def nodes(context: LaunchContext) -> list:

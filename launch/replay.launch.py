@@ -5,13 +5,11 @@
 For figures, `specdrive replay` plans over a bag offline; this is for looking, and for testing the node on a stream.
 """
 
-from pathlib import Path
-
 from launch import LaunchContext, LaunchDescription
-from launch.actions import ExecuteProcess, OpaqueFunction
+from launch.actions import ExecuteProcess
 from specdrive_ros.ros import launching
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"
+CONFIG = launching.config_beside(__file__)
 ARGUMENTS = {
     **launching.PLANNER_ARGUMENTS,
     "use_sim_time": ("true", "take the time from the bag's own clock"),
@@ -27,9 +25,7 @@ ARGUMENTS = {
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
-        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
-    )
+    return launching.description(CONFIG, ARGUMENTS, nodes)
 
 
 def nodes(context: LaunchContext) -> list:

@@ -4,18 +4,18 @@ Needs ROS's `launch` and `launch_ros`; nothing else imports this. The folders `l
 in a checkout and in an installed package, so a launch file finds the other from its own place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from launch import LaunchContext
-from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
 from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
 PACKAGE = "specdrive_ros"
 COMMANDS = ("ackermann_cmd", "vehicle_control_cmd")
-Arguments = Mapping[str, tuple[str, str]]  # name -> default, what it says
+Arguments = Mapping[str, tuple[str | None, str]]  # name -> default (None: has to be given), what it says
 
 PLANNER_ARGUMENTS: Arguments = {
     "model": ("mini", "name or folder of the checkpoint"),
@@ -26,6 +26,16 @@ PLANNER_ARGUMENTS: Arguments = {
     "namespace": ("", "of the planner and the controller; one for each car"),
     "use_sim_time": ("false", "take the time from /clock"),
 }
+
+
+def config_beside(launch_file: str) -> Path:
+    """The folder of parameter files that belongs to a launch file."""
+    return Path(launch_file).resolve().parents[1] / "config"
+
+
+def description(config: Path, arguments: Arguments, nodes: Callable[[LaunchContext], list]) -> LaunchDescription:
+    """What a launch file describes. nodes: called with the launch's context once its arguments are known."""
+    return LaunchDescription([*declared(arguments), dds_profile(config), OpaqueFunction(function=nodes)])
 
 
 def declared(arguments: Arguments) -> list[DeclareLaunchArgument]:
