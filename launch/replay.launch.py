@@ -30,12 +30,9 @@ def generate_launch_description() -> LaunchDescription:
 
 def nodes(context: LaunchContext) -> list:
     values = launching.values_of(context, ARGUMENTS)
-    cameras, topics = launching.names_in(values["cameras"]), launching.names_in(values["images"])
     if not values["bag"]:
         raise ValueError("bag:= is missing; should be the folder or file of a recording")
-    if len(cameras) != len(topics):
-        raise ValueError(f"cameras:={values['cameras']} and images:={values['images']}; should be as many of each")
-    images = dict(zip(cameras, topics, strict=True))
+    images = launching.images_given(values["cameras"], values["images"])
     transport = values["image_transport"]
     play = ["ros2", "bag", "play", values["bag"], "--clock", "--rate", values["rate"]]
     player = ExecuteProcess(cmd=play + (["--loop"] if values["loop"] == "true" else []), output="screen")

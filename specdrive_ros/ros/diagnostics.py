@@ -21,6 +21,7 @@ OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.E
 HARDWARE_ID = "specdrive"
 INPUT_STATUS = "input "  # begins the name of an input's status
 REJECTED = "rejected "  # begins the key of a count of refusals
+OVERRIDE = "nothing of it arrives; qos_overrides.<topic>.subscription.reliability: best_effort takes it"
 SHOW_REFUSAL_S = 2.0  # how long a refused message is shown as a warning
 
 
@@ -71,6 +72,7 @@ class InputMonitor:
         self._rejected: Counter[str] = Counter()
         self._warned: Counter[str] = Counter()
         self._refusal: tuple[int, str, str] | None = None  # steady ns, code, text
+        self._unheard = 0
 
     @property
     def received(self) -> int:
@@ -107,6 +109,11 @@ class InputMonitor:
         with self._lock:
             self._warn(time.monotonic_ns(), code, text)
 
+    def note_unheard(self, publishers: int) -> None:
+        """So many publishers of the topic, in all, were met whose quality of service lets nothing of theirs arrive."""
+        with self._lock:
+            self._unheard = publishers
+
     def _warn(self, now_ns: int, code: str, text: str) -> None:
         self._warned[code] += 1
         self._refusal = (now_ns, code, text)
@@ -122,6 +129,8 @@ class InputMonitor:
         with self._lock:
             level, code, text = self._judge(now_ns)
             values = {"topic": self.topic, "received": self._received, "overflowed": self._overflowed}
+            if self._unheard:
+                values["incompatible_publishers"] = self._unheard
             if self._arrived_ns is not None:
                 values["age_s"] = round((now_ns - self._arrived_ns) / NANOSECONDS, 3)
             if self._age_s is not None:
@@ -132,6 +141,8 @@ class InputMonitor:
         return Health(INPUT_STATUS + self.name, level, code, text, values)
 
     def _judge(self, now_ns: int) -> tuple[bytes, str, str]:
+        if self._arrived_ns is None and self._unheard:
+            return ERROR, "INCOMPATIBLE_QOS", f"a publisher of {self.topic} offers less than is asked for: {OVERRIDE}"
         if self._arrived_ns is None:
             return ERROR, "NOTHING_YET", f"nothing has come on {self.topic} yet"
         age_s = (now_ns - self._arrived_ns) / NANOSECONDS

@@ -63,9 +63,14 @@ def dds_profile(config: Path) -> SetEnvironmentVariable:
 
 
 def planner(
-    config: Path, values: Mapping[str, str], images: Mapping[str, str], odometry: str, **parameters: object
+    config: Path,
+    values: Mapping[str, str],
+    images: Mapping[str, str],
+    odometry: str,
+    outputs: Mapping[str, str] | None = None,
+    **parameters: object,
 ) -> Node:
-    """images: camera -> topic of its pictures; parameters: over those of the file."""
+    """images: camera -> topic of its pictures; outputs: output -> its topic; parameters: over those of the file."""
     texts = {name: ParameterValue(values[name], value_type=str) for name in ("model", "runtime", "draft")}
     suffix = "image/compressed" if parameters.get("image_transport") == "compressed" else "image"
     return Node(
@@ -87,6 +92,7 @@ def planner(
         remappings=[
             *((f"~/input/{camera}/{suffix}", topic) for camera, topic in images.items()),
             ("~/input/odometry", odometry),
+            *((f"~/output/{name}", topic) for name, topic in (outputs or {}).items()),
         ],
     )
 
@@ -114,6 +120,14 @@ def controller(config: Path, values: Mapping[str, str], car: str, odometry: str,
 def images_of(car: str, cameras: Sequence[str]) -> dict[str, str]:
     """CARLA's topics of these cameras."""
     return {camera: f"{car}/{camera}/image" for camera in cameras}
+
+
+def images_given(cameras: str, topics: str) -> dict[str, str]:
+    """Cameras and their topics, each joined by commas. Raises ValueError where there are not as many of each."""
+    names, places = names_in(cameras), names_in(topics)
+    if len(names) != len(places):
+        raise ValueError(f"cameras {cameras!r} and images {topics!r}; should be as many of each")
+    return dict(zip(names, places, strict=True))
 
 
 def rviz(config: Path, values: Mapping[str, str]) -> list[Node]:

@@ -88,6 +88,19 @@ def test_carla_remaps_by_role_name_and_bridge(real_launch):
         nodes_of(real_launch, "carla", bridge="sail")
 
 
+def test_autoware_gets_its_names_by_arguments_and_no_controller(real_launch):
+    nodes = nodes_of(
+        real_launch, "planner", controller="false", autoware_output="true", images="/camera0/image_raw",
+        odometry="/localization/kinematic_state", autoware_trajectory="/planning/trajectory",
+    )
+    mapped = remaps(nodes["planner"])
+    assert mapped["~/input/rgb_front/image"] == "/camera0/image_raw"
+    assert mapped["~/input/odometry"] == "/localization/kinematic_state"
+    assert mapped["~/output/autoware"] == "/planning/trajectory" and set(nodes) == {"planner"}
+    with pytest.raises(ValueError, match="as many of each"):
+        nodes_of(real_launch, "planner", images="/one,/two")
+
+
 def test_replay_wants_a_bag_and_as_many_topics_as_cameras(real_launch):
     with pytest.raises(ValueError, match="bag:= is missing"):
         nodes_of(real_launch, "replay")

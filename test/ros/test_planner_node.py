@@ -13,6 +13,7 @@ from lifecycle_msgs.msg import State, Transition  # noqa: E402
 from lifecycle_msgs.srv import ChangeState, GetState  # noqa: E402
 from rclpy.lifecycle import TransitionCallbackReturn  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
+from sensor_msgs.msg import Image  # noqa: E402
 from specdrive_ros.errors import InputError  # noqa: E402
 from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
 from specdrive_ros.ros import qos  # noqa: E402
@@ -163,6 +164,21 @@ def test_silent_inputs_are_errors_within_their_limit(graph):
     assert graph.spin_until(stale)
     assert world.statuses()["planner: input front"].level == DiagnosticStatus.ERROR
     assert world.statuses()["planner: input odometry"].level == DiagnosticStatus.OK
+    node.close()
+
+
+def test_a_publisher_that_does_not_match_is_named(graph):
+    """The camera offers best effort where reliable is asked for: nothing of it would ever arrive."""
+    override = "qos_overrides./planner/input/front/image.subscription.reliability:=reliable"
+    node, _ = make_planner(graph, override)
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    world = World(graph)
+    camera = graph.listener("camera").create_publisher(Image, "/planner/input/front/image", qos.image_input())
+    assert graph.spin_until(lambda: any("offers less" in each.message for each in world.said("input front")))
+    named = next(each for each in world.said("input front") if "offers less" in each.message)
+    assert named.level == DiagnosticStatus.ERROR and "best_effort" in named.message
+    assert camera.get_subscription_count() == 0
+    assert not any("offers less" in each.message for each in world.said("input tele"))
     node.close()
 
 
