@@ -85,7 +85,8 @@ class Graph:
     def close(self) -> None:
         for process in self.processes:
             process.kill()
-            process.communicate()
+            process.wait()
+            process.stdout.close()
         for node in self.nodes:
             node.destroy_node()
         self.executor.shutdown()

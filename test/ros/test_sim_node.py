@@ -45,9 +45,9 @@ class Ear:
         self.hear("odometry", Odometry, f"{ROLE}/odometry", qos.odometry_input())
         self.hear("events", String, "/sim/scenario", qos.kept_events())
 
-    def hear(self, name: str, kind: type, topic: str, profile) -> None:
+    def hear(self, name: str, kind: type, topic: str, profile, depth: int = qos.DEEP) -> None:
         self.heard[name] = []
-        self.node.create_subscription(kind, topic, self.heard[name].append, qos.deep(profile))
+        self.node.create_subscription(kind, topic, self.heard[name].append, qos.deep(profile, depth))
 
     def events(self, kind: str) -> list[dict]:
         return [event for event in map(_json, self.heard["events"]) if event["event"] == kind]
@@ -104,13 +104,15 @@ def test_waits_until_it_is_connected(graph):
     (CarlaEgoVehicleControl, "vehicle_control_cmd", {"throttle": 1.0}),
 ])
 def test_moves_when_commanded_and_brakes_when_not(graph, kind, topic, gas):
+    """Listened to with a queue of one: on a busy machine the world is ahead of who hears all of it, and off the road."""
     make_sim(graph, 'scenarios:=["cruise:5"]', "lead_in_s:=0.0", "command_timeout_s:=0.5")
     ear = Ear(graph)
+    ear.hear("now", Odometry, f"{ROLE}/odometry", qos.odometry_input(), depth=1)
     pedals = ear.node.create_publisher(kind, f"{ROLE}/{topic}", qos.command())
     timer = ear.node.create_timer(0.05, lambda: pedals.publish(kind(**gas)))
 
     def speed() -> float:
-        return ear.heard["odometry"][-1].twist.twist.linear.x if ear.heard["odometry"] else 0.0
+        return ear.heard["now"][-1].twist.twist.linear.x if ear.heard["now"] else 0.0
 
     assert graph.spin_until(lambda: ear.events("hand_over"))
     begun = ear.events("hand_over")[0]["speed_mps"]
