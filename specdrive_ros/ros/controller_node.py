@@ -30,7 +30,7 @@ from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.ros.subscribing import subscribe
 from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPUT, message_of, message_type
 
-LINGER_S = 0.1
+ACKED_S, LINGER_S = 0.25, 0.1  # in the half second that a node has to end
 _DEFAULT = ControllerConfig()
 STARTUP = (
     ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT), read_only=True),
@@ -110,7 +110,7 @@ class ControllerNode(Node):
     def close(self) -> None:
         """The last command is a stop: a vehicle keeps doing what it was told last."""
         self._send(self._controller.stop("the controller is shutting down"))
-        self._publisher.wait_for_all_acked(Duration(seconds=LINGER_S))
+        self._publisher.wait_for_all_acked(Duration(seconds=ACKED_S))
         Event().wait(LINGER_S)  # best-effort readers confirm nothing and still read our shared memory
 
 

@@ -19,7 +19,7 @@ from specdrive_ros.ros.log_folder import with_logging_that_works
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LONGEST_SPIN_S = 0.1  # between two looks at the context
-LONGEST_END_S = 0.7  # from the signal; then the process ends as it is, which takes a busy machine some tenths, too
+LONGEST_END_S = 0.5  # from the signal; then the process ends as it is, which takes a busy machine some tenths, too
 
 
 class _Stopped(BaseException):

@@ -75,7 +75,8 @@ def driven(graph):
     assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
     topics = [f"/planner/input/{camera}/image" for camera in CAMERAS]
     source = graph.add(
-        FaultSource(topics, "/planner/input/odometry", size=(24, 32), context=graph.context, use_global_arguments=False)
+        FaultSource(topics, "/planner/input/odometry", size=(24, 32), slow_motion=True, context=graph.context,
+                    use_global_arguments=False)
     )
     watch = Watch(graph)
     assert graph.spin_until(lambda: source.matched and watch.plans_since(0))

@@ -27,7 +27,10 @@ def test_files_of_the_networks_are_removed_while_it_drives(graph, tmp_path, capf
         qos.deep(qos.output()),
     )
     topics = [f"/planner/input/{camera}/image" for camera in find_model(folder).cameras]
-    graph.add(FaultSource(topics, "/planner/input/odometry", context=graph.context, use_global_arguments=False))
+    graph.add(
+        FaultSource(topics, "/planner/input/odometry", slow_motion=True, context=graph.context,
+                    use_global_arguments=False)
+    )
     assert graph.spin_until(lambda: OF_A_PLAN & set(reasons))
     folder.rename(kept)
     reasons.clear()

@@ -30,7 +30,7 @@ def test_two_planners_do_not_hear_each_other(graph):
     )
     topics = [f"/one/planner/input/{camera}/image" for camera in CAMERAS]
     graph.add(
-        FaultSource(topics, "/one/planner/input/odometry", size=(24, 32), context=graph.context,
+        FaultSource(topics, "/one/planner/input/odometry", size=(24, 32), slow_motion=True, context=graph.context,
                     use_global_arguments=False)
     )
     assert graph.spin_until(lambda: any(each.source == Trajectory.PLANNED for each in heard["one"]))

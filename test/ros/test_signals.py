@@ -108,7 +108,7 @@ def test_while_a_plan_hangs(graph):
     process = graph.start("-c", HANGS.format(folder=str(Path(__file__).parent)), "plan")
     graph.add(
         FaultSource(["/planner/input/rgb_front/image"], "/planner/input/odometry", size=(24, 32),
-                    context=graph.context, use_global_arguments=False)
+                    slow_motion=True, context=graph.context, use_global_arguments=False)
     )
     planning = threading.Event()
 
