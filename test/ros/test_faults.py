@@ -3,13 +3,18 @@
 import os
 import threading
 
+import numpy as np
 import pytest
 
 pytest.importorskip("specdrive_ros.msg")
 from diagnostic_msgs.msg import DiagnosticArray  # noqa: E402
+from nav_msgs.msg import Odometry  # noqa: E402
+from sensor_msgs.msg import Image  # noqa: E402
 from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
 from specdrive_ros.ros import qos  # noqa: E402
+from specdrive_ros.ros.conversions import nanoseconds  # noqa: E402
 from specdrive_ros.ros.fault_source import FAULTS, FaultSource  # noqa: E402
+from specdrive_ros.shapes import NANOSECONDS  # noqa: E402
 
 from .own_time import OwnTime  # noqa: E402
 from .small_world import CAMERAS, SUCCESS, make_planner  # noqa: E402
@@ -97,6 +102,19 @@ def test_a_fault_comes_and_goes(driven, fault):
     index = len(watch.came)
     assert graph.spin_until(lambda: watch.plans_since(index)), "it plans again"
     assert watch.longest_silence_s < LONGEST_SILENCE_S
+
+
+def test_in_slow_motion_no_stamp_is_late(graph):
+    source = FaultSource(["/image"], "/odometry", slow_motion=True, context=graph.context, use_global_arguments=False)
+    stamps = {"/image": [], "/odometry": []}
+    for topic, kind in (("/image", Image), ("/odometry", Odometry)):
+        take = lambda message, kept=stamps[topic]: kept.append(nanoseconds(message.header.stamp))  # noqa: E731
+        graph.listener(f"of{topic.replace('/', '_')}").create_subscription(kind, topic, take, qos.deep(qos.output()))
+    for _ in range(20):  # at once, as if none had been on time
+        source._tick()
+    assert graph.spin_until(lambda: len(stamps["/odometry"]) == 20 and len(stamps["/image"]) == 10)
+    assert {*np.diff(stamps["/odometry"])} == {NANOSECONDS // 20} and {*np.diff(stamps["/image"])} == {NANOSECONDS // 10}
+    source.destroy_node()
 
 
 def test_every_fault_is_expected_to_be_named_or_harmless():
