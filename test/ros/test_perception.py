@@ -276,6 +276,7 @@ def test_every_picture_twice_is_neither_a_frozen_camera_nor_a_dropped_cycle():
         feed.take(front=picture, odometry=odometry(stamp))
         feed.perception.observation()
     assert feed.monitors["front"].rejected == {"DUPLICATE_FRAME": 25}
+    feed.monitors["front"].note_arrival()
     assert feed.monitors["front"].health().code == "DUPLICATE_FRAME" and feed.perception.dropped == 0
 
 
