@@ -3,14 +3,14 @@
 ros2 launch specdrive_ros build_engines.launch.py profile:=orin-agx model:=mini
 """
 
-from launch.actions import DeclareLaunchArgument, EmitEvent, RegisterEventHandler
+from launch import LaunchDescription
+from launch.actions import EmitEvent, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 from launch.events import Shutdown
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
-
-from launch import LaunchDescription
+from specdrive_ros.ros import launching
 
 ARGUMENTS = {
     "profile": (None, "name of a file in engines/profiles, or a file: the device to build for"),
@@ -20,7 +20,7 @@ ARGUMENTS = {
 
 def generate_launch_description() -> LaunchDescription:
     planner = Node(
-        package="specdrive_ros",
+        package=launching.PACKAGE,
         executable="planner",
         name="planner",
         output="screen",
@@ -32,8 +32,4 @@ def generate_launch_description() -> LaunchDescription:
         ],
     )
     ended = OnProcessExit(target_action=planner, on_exit=[EmitEvent(event=Shutdown(reason="engines are built"))])
-    declared = [
-        DeclareLaunchArgument(name, default_value=default, description=text)
-        for name, (default, text) in ARGUMENTS.items()
-    ]
-    return LaunchDescription([*declared, RegisterEventHandler(ended), planner])
+    return LaunchDescription([*launching.declared(ARGUMENTS), RegisterEventHandler(ended), planner])

@@ -9,13 +9,10 @@ CARLA's native ROS 2 has no odometry before a recent change, so it is derived fr
 also while the simulation waits: nobody waits for the other.
 """
 
-from pathlib import Path
-
 from launch import LaunchContext, LaunchDescription
-from launch.actions import OpaqueFunction
 from specdrive_ros.ros import launching
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"
+CONFIG = launching.config_beside(__file__)
 ARGUMENTS = {
     **launching.PLANNER_ARGUMENTS,
     "use_sim_time": ("true", "take the time from /clock"),
@@ -31,9 +28,7 @@ SOURCES = {"ros_bridge": "topic", "native": "tf"}
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
-        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
-    )
+    return launching.description(CONFIG, ARGUMENTS, nodes)
 
 
 def nodes(context: LaunchContext) -> list:

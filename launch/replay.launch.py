@@ -5,13 +5,11 @@
 For figures, `specdrive replay` plans over a bag offline; this is for looking, and for testing the node on a stream.
 """
 
-from pathlib import Path
-
 from launch import LaunchContext, LaunchDescription
-from launch.actions import ExecuteProcess, OpaqueFunction
+from launch.actions import ExecuteProcess
 from specdrive_ros.ros import launching
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"
+CONFIG = launching.config_beside(__file__)
 ARGUMENTS = {
     **launching.PLANNER_ARGUMENTS,
     "use_sim_time": ("true", "take the time from the bag's own clock"),
@@ -27,19 +25,14 @@ ARGUMENTS = {
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
-        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
-    )
+    return launching.description(CONFIG, ARGUMENTS, nodes)
 
 
 def nodes(context: LaunchContext) -> list:
     values = launching.values_of(context, ARGUMENTS)
-    cameras, topics = launching.names_in(values["cameras"]), launching.names_in(values["images"])
     if not values["bag"]:
         raise ValueError("bag:= is missing; should be the folder or file of a recording")
-    if len(cameras) != len(topics):
-        raise ValueError(f"cameras:={values['cameras']} and images:={values['images']}; should be as many of each")
-    images = dict(zip(cameras, topics, strict=True))
+    images = launching.images_given(values["cameras"], values["images"])
     transport = values["image_transport"]
     play = ["ros2", "bag", "play", values["bag"], "--clock", "--rate", values["rate"]]
     player = ExecuteProcess(cmd=play + (["--loop"] if values["loop"] == "true" else []), output="screen")

@@ -3,14 +3,11 @@
     ros2 launch specdrive_ros sim.launch.py
 """
 
-from pathlib import Path
-
 from launch import LaunchContext, LaunchDescription
-from launch.actions import OpaqueFunction
 from launch_ros.actions import Node
 from specdrive_ros.ros import launching
 
-CONFIG = Path(__file__).resolve().parents[1] / "config"
+CONFIG = launching.config_beside(__file__)
 CAMERA = "rgb_front"
 ARGUMENTS = {
     **launching.PLANNER_ARGUMENTS,
@@ -24,9 +21,7 @@ ARGUMENTS = {
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
-        [*launching.declared(ARGUMENTS), launching.dds_profile(CONFIG), OpaqueFunction(function=nodes)]
-    )
+    return launching.description(CONFIG, ARGUMENTS, nodes)
 
 
 def nodes(context: LaunchContext) -> list:

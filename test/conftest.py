@@ -6,6 +6,14 @@ from pathlib import Path
 
 import pytest
 
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # the tests that need it say so
+    pass
+else:  # how long an example takes says something of the machine only
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 

@@ -14,6 +14,10 @@ class UnknownSession(InputError):
     """No such session is open."""
 
 
+class SessionExpired(UnknownSession):
+    """It was open, and nobody called it for so long that it was closed."""
+
+
 class SessionExists(InputError):
     """A session of this name is open already."""
 

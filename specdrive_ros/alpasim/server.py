@@ -4,7 +4,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event
+from threading import Event, Thread
 
 import grpc
 from carla_driver_interface.protocol import add_EgodriverServiceServicer_to_server, channel_options
@@ -14,6 +14,7 @@ from specdrive_ros.errors import InputError
 
 SPARE_THREADS = 4  # beside one for each session's drive
 END_S = 0.5  # for calls in hand when the server ends
+EXPIRE_EVERY_S = 5.0  # that idle sessions are looked for
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -25,11 +26,19 @@ def serving(service: DriverService, host: str, port: int, sessions: int) -> Iter
     add_EgodriverServiceServicer_to_server(service, server)
     bound = _bind(server, host, port)
     server.start()
+    ended = Event()
+    Thread(target=_expire_until, args=(service, ended), name="session expiry", daemon=True).start()
     try:
         yield bound
     finally:
+        ended.set()
         server.stop(END_S).wait()
         service.close()
+
+
+def _expire_until(service: DriverService, ended: Event) -> None:
+    while not ended.wait(EXPIRE_EVERY_S):
+        service.expire()
 
 
 def _bind(server: grpc.Server, host: str, port: int) -> int:

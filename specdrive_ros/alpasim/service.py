@@ -1,6 +1,6 @@
 """The calls of `egodriver.EgodriverService`, each answered or refused with one status and one line.
 
-Keeps the sessions; what happens within one is `session.py`'s.
+Which sessions there are is `sessions.py`'s, what happens within one is `session.py`'s.
 """
 
 import logging
@@ -25,15 +25,17 @@ from carla_driver_interface.protocol import (
 from specdrive_ros import __version__
 from specdrive_ros.alpasim import wire
 from specdrive_ros.alpasim.planners import Planners
-from specdrive_ros.alpasim.refusal import NotReady, SessionExists, TooManySessions, UnknownSession
+from specdrive_ros.alpasim.refusal import NotReady, SessionExists, SessionExpired, TooManySessions, UnknownSession
 from specdrive_ros.alpasim.session import STOP, DriveSession, match_cameras
+from specdrive_ros.alpasim.sessions import LONGEST_NAME, Sessions
 from specdrive_ros.errors import InputError
 
 log = logging.getLogger(__name__)
-LONGEST_NAME = 200  # of a session
+IDLE_S = 600.0
 STATUS = {
     NotReady: grpc.StatusCode.FAILED_PRECONDITION,
     UnknownSession: grpc.StatusCode.NOT_FOUND,
+    SessionExpired: grpc.StatusCode.NOT_FOUND,
     SessionExists: grpc.StatusCode.ALREADY_EXISTS,
     TooManySessions: grpc.StatusCode.RESOURCE_EXHAUSTED,
     InputError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -43,7 +45,8 @@ STATUS = {
 @dataclass(frozen=True)
 class ServiceOptions:
     """name: of what drives, for logs; client: of wire.CLIENTS; cameras: the simulator's name -> the model's;
-    until_ready: stop or refuse; sessions: the most that are open at once.
+    until_ready: stop or refuse; sessions: the most that are open at once; idle_s: a session without a call for so long
+    is closed, 0: never.
     """
 
     name: str = "specdrive"
@@ -51,6 +54,7 @@ class ServiceOptions:
     cameras: Mapping[str, str] = field(default_factory=dict)
     until_ready: str = STOP
     sessions: int = 8
+    idle_s: float = IDLE_S
 
 
 def _answered(call: Callable) -> Callable:
@@ -76,9 +80,14 @@ def _answered(call: Callable) -> Callable:
 class DriverService(EgodriverServiceServicer):
     """Any number of threads. `refused` counts calls by their status."""
 
-    def __init__(self, planners: Planners, options: ServiceOptions = ServiceOptions()):
+    def __init__(
+        self,
+        planners: Planners,
+        options: ServiceOptions = ServiceOptions(),
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._planners, self._options = planners, options
-        self._sessions: dict[str, DriveSession] = {}
+        self._sessions = Sessions(options.sessions, options.idle_s, self._end, clock)
         self.lock = Lock()
         self.refused: Counter[str] = Counter()
         self.totals: Counter[str] = Counter()
@@ -106,23 +115,17 @@ class DriverService(EgodriverServiceServicer):
         return SessionRequestStatus()
 
     def _open(self, name: str, cameras: dict[str, str], ignored: list[str], seed: int) -> None:
+        def make() -> DriveSession:
+            return DriveSession(name, cameras, ignored, self._planners, seed=seed, until_ready=self._options.until_ready)
+
+        self.expire()
+        self._sessions.begin(name, make)
         with self.lock:
-            if name in self._sessions:
-                raise SessionExists(f"session {name}: is open already")
-            if len(self._sessions) >= self._options.sessions:
-                raise TooManySessions(f"session {name}: {len(self._sessions)} are open, which is the most; close one")
-            self._sessions[name] = DriveSession(
-                name, cameras, ignored, self._planners, seed=seed, until_ready=self._options.until_ready
-            )
             self.totals["sessions"] += 1
 
     @_answered
     def close_session(self, request, context):
-        with self.lock:
-            session = self._sessions.pop(request.session_uuid, None)
-        if session is None:
-            raise _unknown(request.session_uuid)
-        self._end(session)
+        self._sessions.close(request.session_uuid)
         return Empty()
 
     def _end(self, session: DriveSession) -> None:
@@ -133,42 +136,48 @@ class DriverService(EgodriverServiceServicer):
         refused = ", ".join(f"{reason} {count}" for reason, count in session.rejected.items())
         log.info("session %s: ends, %s%s", session.name, answers, f"; inputs refused: {refused}" if refused else "")
 
+    def expire(self) -> None:
+        """Ends what nobody has called for too long."""
+        if count := self._sessions.expire():
+            with self.lock:
+                self.totals["expired"] += count
+            log.info("%d sessions closed after %g s without a call", count, self._options.idle_s)
+
     def close(self) -> None:
         """Ends what is open."""
-        with self.lock:
-            sessions, self._sessions = list(self._sessions.values()), {}
-        for session in sessions:
-            self._end(session)
+        self._sessions.close_all()
 
     @_answered
     def submit_image_observation(self, request, context):
         image = request.camera_image
-        session = self._session(request.session_uuid)
-        session.add_picture(image.logical_id, wire.picture_stamp(image), image.image_bytes)
+        with self._sessions.used(request.session_uuid) as session:
+            session.add_picture(image.logical_id, wire.picture_stamp(image), image.image_bytes)
         return Empty()
 
     @_answered
     def submit_egomotion_observation(self, request, context):
-        self._session(request.session_uuid).add_poses(*wire.poses(request))
+        with self._sessions.used(request.session_uuid) as session:
+            session.add_poses(*wire.poses(request))
         return Empty()
 
     @_answered
     def submit_route(self, request, context):
         stamp = wire.stamp_ns(request.route.timestamp_us, "route.timestamp_us")
-        self._session(request.session_uuid).set_route(stamp, wire.route_points(request.route))
+        with self._sessions.used(request.session_uuid) as session:
+            session.set_route(stamp, wire.route_points(request.route))
         return Empty()
 
     @_answered
     def submit_recording_ground_truth(self, request, context):
         """What the recorded driver did: a planner that looked at it would cheat."""
-        self._session(request.session_uuid)
-        return Empty()
+        with self._sessions.used(request.session_uuid):
+            return Empty()
 
     @_answered
     def drive(self, request, context):
         begun = time.monotonic()
-        session = self._session(request.session_uuid)
-        answer = session.drive(wire.stamp_ns(request.time_now_us, "time_now_us"))
+        with self._sessions.used(request.session_uuid) as session:
+            answer = session.drive(wire.stamp_ns(request.time_now_us, "time_now_us"))
         seconds = time.monotonic() - begun
         log.debug("session %s: %s %s %s", session.name, answer.source, answer.plan.reasoning, answer.note)
         options = self._options
@@ -176,14 +185,3 @@ class DriverService(EgodriverServiceServicer):
         return DriveResponse(
             trajectory=wire.trajectory(answer), debug_info=DriveResponse.DebugInfo(unstructured_debug_info=debug)
         )
-
-    def _session(self, name: str) -> DriveSession:
-        with self.lock:
-            session = self._sessions.get(name)
-        if session is None:
-            raise _unknown(name)
-        return session
-
-
-def _unknown(name: str) -> UnknownSession:
-    return UnknownSession(f"session {name[:LONGEST_NAME]!r}: is not open; begin it first, close it once")

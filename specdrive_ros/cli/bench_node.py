@@ -57,5 +57,6 @@ def lines_of(document: dict) -> list[str]:
         f"between trajectories, ms    {shown('silence_ms')}",
         f"start to active {document['start_to_active_s']:.2f} s, SIGINT to end {document['sigint_to_exit_s']:.2f} s",
         f"memory {memory['first']:.1f} to {memory['last']:.1f} MiB, threads {document['threads']['last']}, "
-        f"files {document['files']['last']}, {1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle",
+        f"files {document['files']['last']}, {1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle, "
+        f"waited {document['waited_s']:.1f} s for one",
     ]

@@ -60,7 +60,9 @@ def replay_all(args: Namespace, load_planner) -> int:
     """load_planner: makes the planner; called once the bags are known to be readable."""
     from specdrive_ros.draft.registry import own_draft
     from specdrive_ros.evaluation.bags import open_bag
-    from specdrive_ros.evaluation.replay import ReplayOptions, find_sources, replay_summary
+    from specdrive_ros.evaluation.replay import ReplayOptions
+    from specdrive_ros.evaluation.replay_sources import find_sources
+    from specdrive_ros.evaluation.replay_summary import replay_summary
     from specdrive_ros.evaluation.report import write_report
     from specdrive_ros.evaluation.summary import prepare_out_folder, write_summary
     from specdrive_ros.model_settings import find_model

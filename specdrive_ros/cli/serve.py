@@ -10,6 +10,7 @@ from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive serve --alpasim --port 50051 --camera camera_front_wide_120fov=rgb_front"
 MOST_SESSIONS = 256
+LONGEST_IDLE_S = 7 * 24 * 3600.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,6 +34,9 @@ def add_arguments(parser: ArgumentParser) -> None:
                              "the status FAILED_PRECONDITION (default %(default)s)")
     parser.add_argument("--sessions", type=int, default=8, metavar="N",
                         help="most sessions open at once (default %(default)s)")
+    parser.add_argument("--idle-s", type=float, default=600.0, metavar="S",
+                        help="close a session without a call for so long: its simulator is gone; 0: never "
+                             "(default %(default)s)")
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
                         help="onnxruntime, torch or tensorrt (default %(default)s)")
@@ -72,6 +76,8 @@ def check(args: Namespace) -> None:
         raise InputError(f"--port {args.port}: 0 to 65535 is right")
     if not 1 <= args.sessions <= MOST_SESSIONS:
         raise InputError(f"--sessions {args.sessions}: 1 to {MOST_SESSIONS} is right")
+    if not 0 <= args.idle_s <= LONGEST_IDLE_S:
+        raise InputError(f"--idle-s {args.idle_s:g}: 0 to {LONGEST_IDLE_S:g} is right")
     if args.threads < 1:
         raise InputError(f"--threads {args.threads}: 1 or more is right")
 
@@ -90,7 +96,7 @@ def service_options(args: Namespace):
     cameras = parse_cameras(args.camera, wanted)
     if wrong := sorted(set(cameras.values()) - set(wanted)):
         raise InputError(f"--camera …={', '.join(wrong)}: the model's cameras are {', '.join(wanted)}")
-    return ServiceOptions(str(args.model), args.client, cameras, args.until_ready, args.sessions)
+    return ServiceOptions(str(args.model), args.client, cameras, args.until_ready, args.sessions, args.idle_s)
 
 
 def report(service, as_json: bool) -> None:

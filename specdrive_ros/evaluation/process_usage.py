@@ -7,6 +7,7 @@ from pathlib import Path
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 MIB = 2**20
+_STEAL = 8  # column of /proc/stat's first line
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Usage:
     threads: int
     files: int
     cpu_s: float  # since it began
+    waited_s: float = 0.0  # that its threads could have run and were not let, all together; 0 where Linux does not tell
 
 
 def usage_of(pid: int) -> Usage:
@@ -29,4 +31,24 @@ def usage_of(pid: int) -> Usage:
         threads=int(fields[17]),
         files=len(os.listdir(folder / "fd")),
         cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
+        waited_s=sum(waited_s(pid).values()),
     )
+
+
+def waited_s(pid: int) -> dict[int, float]:
+    """Thread -> seconds it could have run and was not let, of the threads that run now."""
+    waited = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            waited[int(path.parent.name)] = int(path.read_text().split()[1]) / 1e9
+        except (OSError, IndexError):  # it has ended meanwhile
+            continue
+    return waited
+
+
+def stolen_s() -> float:
+    """Seconds that a virtual machine's processors were lent to another machine since it started, all together."""
+    try:
+        return int(Path("/proc/stat").read_text().split(maxsplit=_STEAL + 1)[_STEAL]) / TICKS_PER_S
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -6,7 +6,7 @@ the recording's, never the machine's. Knows no model: anything with `cameras` an
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,23 +14,12 @@ import cv2
 import numpy as np
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.evaluation.bags import Bag, BagMessage, Topic
-from specdrive_ros.evaluation.displacement import (
-    OdometryTrace,
-    constant_velocity,
-    displacement_summary,
-    displacements,
-)
+from specdrive_ros.evaluation.bags import Bag, BagMessage
+from specdrive_ros.evaluation.displacement import OdometryTrace, constant_velocity, displacements
 from specdrive_ros.evaluation.pictures import PICTURE_WIDTH
 from specdrive_ros.evaluation.recording import DriveRecording, RecordedPose
 from specdrive_ros.evaluation.report import PICTURES_PER_REPORT, ReportCycle
-from specdrive_ros.evaluation.summary import (
-    build_summary,
-    cycles_summary,
-    inputs_summary,
-    latency_summary,
-    reasoning_summary,
-)
+from specdrive_ros.evaluation.replay_sources import Sources
 from specdrive_ros.geometry import yaw_from_quaternion
 from specdrive_ros.observation.images import BadImage, ImageFault, decode_compressed, decode_image
 from specdrive_ros.observation.observation import Observation
@@ -39,9 +28,6 @@ from specdrive_ros.observation.synchronisation import ObservationBuilder
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import FRAME_STEP_S, NANOSECONDS, WAYPOINT_TIMES_S
 
-COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
-IMAGE_TYPES = frozenset({"sensor_msgs/msg/Image", COMPRESSED_IMAGE})
-ODOMETRY_TYPES = frozenset({"nav_msgs/msg/Odometry"})
 FRESH_S = 0.2  # a picture older than two frame steps is not what the car sees now
 NOTHING_RECORDED = Refusal(Reason.NO_FRAMES, "nothing was recorded when a plan was due")
 FRAME_STEP_NS = round(FRAME_STEP_S * NANOSECONDS)
@@ -55,74 +41,6 @@ class Planner(Protocol):
     cameras: Sequence[str]
 
     def plan(self, observation: Observation) -> Plan: ...
-
-
-# Which topics
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Topics of one bag: image topic -> camera name, and the odometry."""
-
-    cameras: Mapping[str, str]
-    odometry: str
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        return (*self.cameras, self.odometry)
-
-
-def find_sources(
-    bag: Bag, cameras: Sequence[str], given: Mapping[str, str] | None = None, odometry: str | None = None
-) -> Sources:
-    """The topics as given, and by type and name where none was given.
-
-    given: image topic -> camera name. Raises InputError, with what there is to choose from, where
-    a topic is wrong or the choice is not clear.
-    """
-    chosen = dict(given or {})
-    for topic, camera in chosen.items():
-        if camera not in cameras:
-            raise InputError(f"--camera {topic}={camera}: the model's cameras are {', '.join(cameras)}")
-        bag.topic(topic, IMAGE_TYPES)
-    lacking = [camera for camera in cameras if camera not in chosen.values()]
-    free = [topic for topic in _image_topics(bag) if topic.name not in chosen]
-    for camera in lacking:
-        chosen[_topic_for(bag, camera, free, alone=len(lacking) == 1)] = camera
-    return Sources(chosen, _odometry_topic(bag, odometry))
-
-
-def _image_topics(bag: Bag) -> list[Topic]:
-    """Image topics with messages; of one camera's raw and compressed topics the raw one."""
-    topics = [t for t in bag.topics if t.type in IMAGE_TYPES and t.serialization == "cdr"]
-    topics = [t for t in topics if not t.name.lower().endswith("depth")]
-    raw = {t.name for t in topics if t.type != COMPRESSED_IMAGE}
-    return [t for t in topics if t.name.removesuffix("/compressed") not in raw - {t.name}]
-
-
-def _topic_for(bag: Bag, camera: str, free: Sequence[Topic], alone: bool) -> str:
-    named = [topic for topic in free if camera in topic.name.split("/")]
-    if len(named) == 1:
-        return named[0].name
-    if alone and len(free) == 1:
-        return free[0].name
-    problem = f"it is not clear which topic is camera {camera}" if free else f"no topic for camera {camera}"
-    raise InputError(f"bag {bag.path}: {problem}; give --camera TOPIC={camera}; "
-                     f"image topics: {bag.listing(IMAGE_TYPES)}; all topics: {bag.listing()}")
-
-
-def _odometry_topic(bag: Bag, given: str | None) -> str:
-    if given is not None:
-        return bag.topic(given, ODOMETRY_TYPES).name
-    found = [topic for topic in bag.topics if topic.type in ODOMETRY_TYPES and topic.serialization == "cdr"]
-    if len(found) == 1:
-        return found[0].name
-    problem = "more than one odometry" if found else "no odometry (nav_msgs/msg/Odometry)"
-    raise InputError(f"bag {bag.path}: {problem}; give --odometry TOPIC; "
-                     f"odometry: {bag.listing(ODOMETRY_TYPES)}; all topics: {bag.listing()}")
-
-
-# One bag
 
 
 @dataclass(frozen=True)
@@ -413,47 +331,3 @@ def _small(rgb: np.ndarray) -> np.ndarray:
     """At the report's width at most, so that a long replay's pictures fit in memory."""
     scale = PICTURE_WIDTH / rgb.shape[1]
     return rgb if scale >= 1 else cv2.resize(rgb, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-
-
-# All bags
-
-
-def replay_summary(
-    replays: Sequence[BagReplay], *, model: str, runtime: str, draft: str = "none", seed: int = 0
-) -> dict:
-    """The contract's summary, with a row per bag, the instants without a plan, and notes to read."""
-    plans = [cycle.plan for replay in replays for cycle in replay.cycles]
-    errors = [replay.errors() for replay in replays]
-    ours, baseline = [row for e, _ in errors for row in e], [row for _, b in errors for row in b]
-    refused = sum((replay.refused for replay in replays), Counter())
-    violated = Counter(name for replay in replays for cycle in replay.cycles for name in cycle.violated)
-    summary = build_summary(
-        model=model, runtime=runtime, draft=draft, seed=seed,
-        cycles={
-            **cycles_summary(observed=len(plans), planned=len(plans)),
-            "refused": dict(sorted(refused.items())),
-            "violated": dict(sorted(violated.items())),
-        },
-        latency_ms=latency_summary([plan.stage_ms for plan in plans]),
-        reasoning=reasoning_summary(plans),
-        inputs=inputs_summary(
-            frames=sum(replay.frames for replay in replays),
-            odometry=sum(replay.odometry for replay in replays),
-            rejected=sum((replay.rejected for replay in replays), Counter())),
-        trajectory=displacement_summary(ours, baseline),
-    )
-    summary["bags"] = [_bag_row(replay, *error) for replay, error in zip(replays, errors)]
-    summary["notes"] = [note for replay in replays for note in replay.notes]
-    return summary
-
-
-def _bag_row(replay: BagReplay, errors: list[np.ndarray], baseline: list[np.ndarray]) -> dict:
-    return {
-        "name": replay.name,
-        "seconds": round(replay.seconds, 3),
-        "planned": len(replay.cycles),
-        "refused": dict(sorted(replay.refused.items())),
-        "repeated_frames": sum(cycle.repeated_frames for cycle in replay.cycles),
-        "oldest_frame_s": round(max((cycle.frame_age_s for cycle in replay.cycles), default=0.0), 3),
-        "trajectory": displacement_summary(errors, baseline),
-    }

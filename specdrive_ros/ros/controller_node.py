@@ -27,9 +27,10 @@ from specdrive_ros.ros.conversions import ego_trajectory, pose_sample
 from specdrive_ros.ros.odometry_source import check_odometry_source, odometry_parameters, subscribe_odometry
 from specdrive_ros.ros.parameters import ParameterSpec, declare, on_change, read
 from specdrive_ros.ros.run_node import run_node
+from specdrive_ros.ros.subscribing import subscribe
 from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPUT, message_of, message_type
 
-LINGER_S = 0.1
+ACKED_S, LINGER_S = 0.25, 0.1  # in the half second that a node has to end
 _DEFAULT = ControllerConfig()
 STARTUP = (
     ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT), read_only=True),
@@ -72,13 +73,10 @@ class ControllerNode(Node):
         self._publisher = self.create_publisher(message_type(self._output), topic, qos.command())
         check_odometry_source(startup)
         subscribe_odometry(self, startup, self._on_odometry)
-        self._subscribe(Trajectory, "~/input/trajectory", self._on_trajectory, qos.trajectory_input())
+        subscribe(self, Trajectory, "~/input/trajectory", self._on_trajectory, qos.trajectory_input())
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(1.0 / startup["rate_hz"], self._on_timer, clock=steady)
         on_change(self, [spec.name for spec in TUNING], self._retune)
-
-    def _subscribe(self, kind: type, topic: str, callback, profile) -> None:
-        self.create_subscription(kind, topic, callback, profile, qos_overriding_options=qos.overridable())
 
     def _retune(self) -> None:
         try:
@@ -112,7 +110,7 @@ class ControllerNode(Node):
     def close(self) -> None:
         """The last command is a stop: a vehicle keeps doing what it was told last."""
         self._send(self._controller.stop("the controller is shutting down"))
-        self._publisher.wait_for_all_acked(Duration(seconds=LINGER_S))
+        self._publisher.wait_for_all_acked(Duration(seconds=ACKED_S))
         Event().wait(LINGER_S)  # best-effort readers confirm nothing and still read our shared memory
 
 

@@ -21,7 +21,8 @@ OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.E
 HARDWARE_ID = "specdrive"
 INPUT_STATUS = "input "  # begins the name of an input's status
 REJECTED = "rejected "  # begins the key of a count of refusals
-SHOW_REFUSAL_S = 2.0  # how long a refused message is shown as a warning
+OVERRIDE = "nothing of it arrives; qos_overrides.<topic>.subscription.reliability: best_effort takes it"
+SHOW_REFUSAL_S = 2.0  # how long a refused message is shown as a warning; once it is shown however late that is
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class InputMonitor:
         self._rejected: Counter[str] = Counter()
         self._warned: Counter[str] = Counter()
         self._refusal: tuple[int, str, str] | None = None  # steady ns, code, text
+        self._unheard, self._shown = 0, True
 
     @property
     def received(self) -> int:
@@ -100,16 +102,21 @@ class InputMonitor:
     def note_refusal(self, code: str, text: str) -> None:
         with self._lock:
             self._rejected[code] += 1
-            self._refusal = (time.monotonic_ns(), code, f"refused: {text}")
+            self._refusal, self._shown = (time.monotonic_ns(), code, f"refused: {text}"), False
 
     def note_warning(self, code: str, text: str) -> None:
         """A message that was taken and is odd."""
         with self._lock:
             self._warn(time.monotonic_ns(), code, text)
 
+    def note_unheard(self, publishers: int) -> None:
+        """So many publishers of the topic, in all, were met whose quality of service lets nothing of theirs arrive."""
+        with self._lock:
+            self._unheard = publishers
+
     def _warn(self, now_ns: int, code: str, text: str) -> None:
         self._warned[code] += 1
-        self._refusal = (now_ns, code, text)
+        self._refusal, self._shown = (now_ns, code, text), False
 
     @property
     def is_stale(self) -> bool:
@@ -117,11 +124,15 @@ class InputMonitor:
         arrived_ns = self._arrived_ns
         return arrived_ns is not None and time.monotonic_ns() - arrived_ns > self.stale_after_s * NANOSECONDS
 
-    def health(self) -> Health:
+    def health(self, shown: bool = False) -> Health:
+        """shown: it is published, and not only looked at."""
         now_ns = time.monotonic_ns()
         with self._lock:
             level, code, text = self._judge(now_ns)
+            self._shown |= shown and self._refusal is not None and code == self._refusal[1]
             values = {"topic": self.topic, "received": self._received, "overflowed": self._overflowed}
+            if self._unheard:
+                values["incompatible_publishers"] = self._unheard
             if self._arrived_ns is not None:
                 values["age_s"] = round((now_ns - self._arrived_ns) / NANOSECONDS, 3)
             if self._age_s is not None:
@@ -132,12 +143,15 @@ class InputMonitor:
         return Health(INPUT_STATUS + self.name, level, code, text, values)
 
     def _judge(self, now_ns: int) -> tuple[bytes, str, str]:
+        if self._arrived_ns is None and self._unheard:
+            return ERROR, "INCOMPATIBLE_QOS", f"a publisher of {self.topic} offers less than is asked for: {OVERRIDE}"
         if self._arrived_ns is None:
             return ERROR, "NOTHING_YET", f"nothing has come on {self.topic} yet"
         age_s = (now_ns - self._arrived_ns) / NANOSECONDS
         if age_s > self.stale_after_s:
             return ERROR, "STALE", f"nothing on {self.topic} for {age_s:.2f} s; limit {self.stale_after_s} s"
-        if self._refusal is not None and now_ns - self._refusal[0] < SHOW_REFUSAL_S * NANOSECONDS:
+        young = self._refusal is not None and now_ns - self._refusal[0] < SHOW_REFUSAL_S * NANOSECONDS
+        if young or not self._shown:
             return WARN, self._refusal[1], self._refusal[2]
         if self.max_age_s and self._age_s is not None and self._age_s > self.max_age_s:
             return WARN, "OLD", f"stamped {self._age_s:.2f} s ago; limit {self.max_age_s:g} s"

@@ -1,7 +1,8 @@
 """What a drive shows: the planner's topics, the pictures and poses they belong to, the sim's events.
 
 Messages of one t0 come on several topics in any order; when all of a cycle are there it is handed on,
-in arrays, without ROS types. A plan that comes after its deadline takes the place of what stood in for it. Does not know what is done with it.
+in arrays, without ROS types. A plan that comes after its deadline takes the place of what stood in for it. Does not
+know what is done with it.
 """
 
 import json
@@ -28,6 +29,8 @@ from specdrive_ros.shapes import NANOSECONDS
 
 SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
 PLANNER = "planner"
+FRAME_NS = NANOSECONDS // 10
+IMAGES_WAITING = 50  # while the screen or the recording is busy
 KEPT_STAMPS = 600  # half a minute of odometry: no plan that is later is of interest
 
 
@@ -80,7 +83,8 @@ class MessageCounts:
 class DriveListener:
     """Calls `on_cycle(DriveCycle)` and `on_scenario(event)` from the thread that spins `node`.
 
-    finished: the sim has ended the last scenario. matched: every publisher has been found.
+    finished: the sim has ended the last scenario. matched: every publisher has been found. caught_up: what the planner
+    said until then has been taken, which on a busy machine waits in queues.
     """
 
     def __init__(
@@ -93,7 +97,8 @@ class DriveListener:
         role_name: str = "ego_vehicle",
     ):
         self.node = Node("drive_listener", context=context, use_global_arguments=False)
-        self.finished = False
+        self.finished, self._end_ns = False, 0
+        self._newest_ns: Counter[str] = Counter()
         self.counts = MessageCounts()
         self._on_cycle, self._on_scenario = on_cycle, on_scenario
         self._parts: OrderedDict[int, dict[str, object]] = OrderedDict()
@@ -101,25 +106,38 @@ class DriveListener:
         self._stood_in: dict[int, DriveCycle] = {}
         root = f"/carla/{role_name}"
         self._subscriptions = [
-            self._listen(Image, f"{root}/{camera}/image", "image", qos.image_input()),
-            self._listen(Odometry, f"{root}/odometry", "odometry", qos.odometry_input()),
-            self._listen(Trajectory, "/planner/output/trajectory", "trajectory", qos.output()),
-            self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.output()),
-            self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.output()),
+            self._listen(Image, f"{root}/{camera}/image", "image", qos.deep(qos.image_input(), IMAGES_WAITING)),
+            self._listen(Odometry, f"{root}/odometry", "odometry", qos.deep(qos.odometry_input())),
+            self._listen(Trajectory, "/planner/output/trajectory", "trajectory", qos.deep(qos.output())),
+            self._listen(Reasoning, "/planner/output/reasoning", "reasoning", qos.deep(qos.output())),
+            self._listen(CycleStats, "/planner/output/cycle_stats", "stats", qos.deep(qos.output())),
             self.node.create_subscription(String, "/sim/scenario", self._take_event, qos.kept_events()),
-            self.node.create_subscription(DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.output()),
+            self.node.create_subscription(
+                DiagnosticArray, "/diagnostics", self._take_diagnostics, qos.deep(qos.output())
+            ),
         ]
 
     def _listen(self, kind: type, topic: str, part: str, profile):
         def take(message) -> None:
             self.counts.received[part] += 1
-            self._take_part(nanoseconds(message.header.stamp), part, message)
+            stamp_ns = nanoseconds(message.header.stamp)
+            self._newest_ns[part] = max(self._newest_ns[part], stamp_ns)
+            self._take_part(stamp_ns, part, message)
 
         return self.node.create_subscription(kind, topic, take, profile)
 
     @property
     def matched(self) -> bool:
         return all(subscription.get_publisher_count() for subscription in self._subscriptions)
+
+    @property
+    def caught_up(self) -> bool:
+        since_ns = self._end_ns - FRAME_NS
+        return self.finished and all(self._newest_ns[part] >= since_ns for part in ("trajectory", "stats"))
+
+    def hand_on_rest(self) -> None:
+        """Nothing comes any more: what stood in for a late plan is its cycle's."""
+        self._hand_on_before(float("inf"))
 
     def _take_diagnostics(self, message: DiagnosticArray) -> None:
         for status in message.status:
@@ -136,7 +154,8 @@ class DriveListener:
         self._hand_on_before(float("inf"))
         if event["event"] == "start":
             self._scenarios.append(event)
-        self.finished |= event["event"] == "finished"
+        if event["event"] == "finished":
+            self.finished, self._end_ns = True, event.get("stamp_ns", 0)
         self._on_scenario(event)
 
     def _take_part(self, t0_ns: int, part: str, message: object) -> None:

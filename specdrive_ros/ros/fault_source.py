@@ -19,7 +19,8 @@ from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import header
 from specdrive_ros.shapes import NANOSECONDS
 
-FRAME_S, ODOMETRY_S = 0.1, 0.05
+ODOMETRY_S = 0.05
+SAMPLES_PER_FRAME = 2
 SPEED_MPS = 8.0
 BURST = 1000
 CLOCK_BACK_S = 60.0
@@ -48,25 +49,31 @@ class FaultSource(Node):
 
     images: topics of the cameras; size: rows and columns of the pictures.
     sent_ns: stamp -> steady time at which the first camera's picture of that stamp was sent, of the last minute.
+    slow_motion: a sample that is sent late is stamped as if it were not, so that a machine that is too busy for a car in
+    real time sees one that is slower, and not one whose messages have gaps.
     """
 
-    def __init__(self, images: Sequence[str], odometry: str, *, size: tuple[int, int] = (96, 160), **node_arguments):
+    def __init__(
+        self,
+        images: Sequence[str],
+        odometry: str,
+        *,
+        size: tuple[int, int] = (96, 160),
+        slow_motion: bool = False,
+        **node_arguments,
+    ):
         super().__init__("fault_source", **node_arguments)
         self.faults: set[str] = set()
         self.sent_ns: dict[int, int] = {}
         self._size, self._random = size, np.random.default_rng(0)
-        self._began_ns, self._back_ns = time.monotonic_ns(), 0
+        self._slow_motion = slow_motion
+        self._began_ns, self._began_wall_ns, self._back_ns = time.monotonic_ns(), time.time_ns(), 0
         self._frames = self._samples = 0
         self._picture = self._noise(size)
         self._late: Odometry | None = None
         self._images = [self.create_publisher(Image, topic, qos.output()) for topic in images]
         self._odometry = self.create_publisher(Odometry, odometry, qos.output())
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timers_kept = [
-            self.create_timer(FRAME_S, self._send_pictures, clock=steady),
-            self.create_timer(ODOMETRY_S, self._send_odometry, clock=steady),
-        ]
-        self._offset_ns = time.time_ns() - self._began_ns
+        self.create_timer(ODOMETRY_S, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     @property
     def matched(self) -> bool:
@@ -84,7 +91,17 @@ class FaultSource(Node):
 
     def _now_ns(self) -> int:
         """Stamps follow the wall clock from where the source began, without its corrections."""
-        return time.monotonic_ns() + self._offset_ns - self._back_ns
+        return self._began_wall_ns + self._passed_ns() - self._back_ns
+
+    def _passed_ns(self) -> int:
+        if self._slow_motion:
+            return round(self._samples * ODOMETRY_S * NANOSECONDS)
+        return time.monotonic_ns() - self._began_ns
+
+    def _tick(self) -> None:
+        self._send_odometry()
+        if self._samples % SAMPLES_PER_FRAME == 0:
+            self._send_pictures()
 
     def _noise(self, size: tuple[int, int]) -> np.ndarray:
         return self._random.integers(0, 255, (*size, 3), np.uint8)
@@ -145,7 +162,7 @@ class FaultSource(Node):
     def _sample(self, stamp_ns: int) -> Odometry:
         message = Odometry(header=header(stamp_ns, "map"), child_frame_id="base_link")
         pose = message.pose.pose
-        pose.position.x = SPEED_MPS * (time.monotonic_ns() - self._began_ns) / NANOSECONDS
+        pose.position.x = SPEED_MPS * self._passed_ns() / NANOSECONDS
         pose.orientation.w = 1.0
         message.twist.twist.linear.x = SPEED_MPS
         if "odometry_nan" in self.faults:

@@ -4,18 +4,18 @@ Needs ROS's `launch` and `launch_ros`; nothing else imports this. The folders `l
 in a checkout and in an installed package, so a launch file finds the other from its own place.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from launch import LaunchContext
-from launch.actions import DeclareLaunchArgument, SetEnvironmentVariable
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, SetEnvironmentVariable
 from launch.substitutions import EnvironmentVariable, LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
 PACKAGE = "specdrive_ros"
 COMMANDS = ("ackermann_cmd", "vehicle_control_cmd")
-Arguments = Mapping[str, tuple[str, str]]  # name -> default, what it says
+Arguments = Mapping[str, tuple[str | None, str]]  # name -> default (None: has to be given), what it says
 
 PLANNER_ARGUMENTS: Arguments = {
     "model": ("mini", "name or folder of the checkpoint"),
@@ -26,6 +26,16 @@ PLANNER_ARGUMENTS: Arguments = {
     "namespace": ("", "of the planner and the controller; one for each car"),
     "use_sim_time": ("false", "take the time from /clock"),
 }
+
+
+def config_beside(launch_file: str) -> Path:
+    """The folder of parameter files that belongs to a launch file."""
+    return Path(launch_file).resolve().parents[1] / "config"
+
+
+def description(config: Path, arguments: Arguments, nodes: Callable[[LaunchContext], list]) -> LaunchDescription:
+    """What a launch file describes. nodes: called with the launch's context once its arguments are known."""
+    return LaunchDescription([*declared(arguments), dds_profile(config), OpaqueFunction(function=nodes)])
 
 
 def declared(arguments: Arguments) -> list[DeclareLaunchArgument]:
@@ -53,9 +63,14 @@ def dds_profile(config: Path) -> SetEnvironmentVariable:
 
 
 def planner(
-    config: Path, values: Mapping[str, str], images: Mapping[str, str], odometry: str, **parameters: object
+    config: Path,
+    values: Mapping[str, str],
+    images: Mapping[str, str],
+    odometry: str,
+    outputs: Mapping[str, str] | None = None,
+    **parameters: object,
 ) -> Node:
-    """images: camera -> topic of its pictures; parameters: over those of the file."""
+    """images: camera -> topic of its pictures; outputs: output -> its topic; parameters: over those of the file."""
     texts = {name: ParameterValue(values[name], value_type=str) for name in ("model", "runtime", "draft")}
     suffix = "image/compressed" if parameters.get("image_transport") == "compressed" else "image"
     return Node(
@@ -77,6 +92,7 @@ def planner(
         remappings=[
             *((f"~/input/{camera}/{suffix}", topic) for camera, topic in images.items()),
             ("~/input/odometry", odometry),
+            *((f"~/output/{name}", topic) for name, topic in (outputs or {}).items()),
         ],
     )
 
@@ -104,6 +120,14 @@ def controller(config: Path, values: Mapping[str, str], car: str, odometry: str,
 def images_of(car: str, cameras: Sequence[str]) -> dict[str, str]:
     """CARLA's topics of these cameras."""
     return {camera: f"{car}/{camera}/image" for camera in cameras}
+
+
+def images_given(cameras: str, topics: str) -> dict[str, str]:
+    """Cameras and their topics, each joined by commas. Raises ValueError where there are not as many of each."""
+    names, places = names_in(cameras), names_in(topics)
+    if len(names) != len(places):
+        raise ValueError(f"cameras {cameras!r} and images {topics!r}; should be as many of each")
+    return dict(zip(names, places, strict=True))
 
 
 def rviz(config: Path, values: Mapping[str, str]) -> list[Node]:

@@ -4,7 +4,8 @@
 
 Latency is that of the outside: from the picture handed to DDS to the trajectory of its stamp taken from DDS. What ROS
 itself adds is that, less the stages the planner says it worked. With faults, each is on for FAULT_S, then off for as
-long. Does not know what a plan is.
+long. `waited_s` is what the planner's threads waited for a processor that others had: where that is much, the times
+are the machine's. Does not know what a plan is.
 """
 
 import os
@@ -61,8 +62,8 @@ class Listener:
         self._source, self._last_ns = source, None
         self._came: dict[int, float] = {}  # stamp -> ms to the first trajectory of it, whatever it is
         self._planned: dict[int, float] = {}  # … to the model's own plan
-        self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.output())
-        self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.output())
+        self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.deep(qos.output()))
+        self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.deep(qos.output()))
 
     def forget(self) -> None:
         """What came until now was warm-up."""
@@ -200,6 +201,7 @@ def _document(
                        "max": round(max(look.memory_mib for look in looks), 2)},
         "threads": {"first": first.threads, "last": last.threads},
         "files": {"first": first.files, "last": last.files},
+        "waited_s": round(last.waited_s - first.waited_s, 2),
         "cpu_s_per_cycle": round((last.cpu_s - first.cpu_s) / max(1, heard.cycles), 4),
     }
 

@@ -17,6 +17,7 @@ from specdrive_ros.observation.transform_odometry import Edge, TransformOdometry
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import header, nanoseconds
 from specdrive_ros.ros.parameters import ParameterSpec
+from specdrive_ros.ros.subscribing import subscribe
 from specdrive_ros.shapes import NANOSECONDS
 
 SOURCES = ("topic", "tf")
@@ -46,20 +47,18 @@ def topic_of(settings: Mapping[str, object]) -> str:
     return "/tf" if settings["odometry_source"] == "tf" else "~/input/odometry"
 
 
-def subscribe_odometry(node: Node, settings: Mapping[str, object], take: Take) -> list:
-    """Subscriptions that give `take` the odometry of the rear axle."""
+def subscribe_odometry(
+    node: Node, settings: Mapping[str, object], take: Take, on_mismatch: Callable[[int], None] | None = None
+) -> list:
+    """Subscriptions that give `take` the odometry of the rear axle. on_mismatch: as of `subscribe`."""
     shifted = _shifting(settings["rear_axle_x_m"], take)
     if settings["odometry_source"] == "topic":
-        return [_subscribe(node, Odometry, topic_of(settings), shifted, qos.odometry_input())]
+        return [subscribe(node, Odometry, topic_of(settings), shifted, qos.odometry_input(), on_mismatch)]
     kind, listener = _transform_message(), TransformListener(settings["fixed_frame"], settings["base_frame"], shifted)
     return [
-        _subscribe(node, kind, "/tf", listener, qos.odometry_input()),
-        _subscribe(node, kind, "/tf_static", listener, qos.kept_events()),
+        subscribe(node, kind, "/tf", listener, qos.odometry_input(), on_mismatch),
+        subscribe(node, kind, "/tf_static", listener, qos.kept_events()),
     ]
-
-
-def _subscribe(node: Node, kind: type, topic: str, take, profile):
-    return node.create_subscription(kind, topic, take, profile, qos_overriding_options=qos.overridable())
 
 
 def _transform_message() -> type:

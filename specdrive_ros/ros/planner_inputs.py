@@ -11,6 +11,7 @@ from specdrive_ros.ros.inbox import Inbox
 from specdrive_ros.ros.odometry_source import subscribe_odometry, topic_of
 from specdrive_ros.ros.perception import MESSAGE_OF_TRANSPORT, ODOMETRY
 from specdrive_ros.ros.planner_parameters import TOPIC_SUFFIX
+from specdrive_ros.ros.subscribing import subscribe
 
 
 class PlannerInputs:
@@ -27,12 +28,11 @@ class PlannerInputs:
         for camera in cameras:
             topic = f"~/input/{camera}/{TOPIC_SUFFIX[transport]}"
             take = self._into(inbox, camera, topic)
-            subscription = self._node.create_subscription(
-                kind, topic, take, qos.image_input(), qos_overriding_options=qos.overridable()
-            )
-            self._subscriptions.append(subscription)
+            mismatch = self.monitors[camera].note_unheard
+            self._subscriptions.append(subscribe(self._node, kind, topic, take, qos.image_input(), mismatch))
         take = self._into(inbox, ODOMETRY, topic_of(settings))
-        self._subscriptions += subscribe_odometry(self._node, settings, take)
+        mismatch = self.monitors[ODOMETRY].note_unheard
+        self._subscriptions += subscribe_odometry(self._node, settings, take, mismatch)
         self.retune(settings)
 
     def _into(self, inbox: Inbox, name: str, topic: str):

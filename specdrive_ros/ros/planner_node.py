@@ -241,14 +241,14 @@ class PlannerNode(LifecycleNode):
 
     # Diagnostics
 
-    def _healths(self) -> list[Health]:
-        inputs = [monitor.health() for monitor in list(self._inputs.monitors.values())]
+    def _healths(self, shown: bool = False) -> list[Health]:
+        inputs = [monitor.health(shown) for monitor in list(self._inputs.monitors.values())]
         own = self._health.healths(self._settings["deadline_ms"], self._settings["deadline_policy"])
         return [*own, *inputs]
 
     def _publish_diagnostics(self) -> None:
         with self._diagnostics_lock:
-            healths = self._healths()
+            healths = self._healths(shown=True)
             self._diagnostics_signature = signature(healths)
             now = self.get_clock().now().to_msg()
             name = self.get_fully_qualified_name().lstrip("/")

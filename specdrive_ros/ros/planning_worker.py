@@ -119,13 +119,11 @@ class PlanningWorker:
         self._forget_after_reset()
         answer = self._perception.observation()
         if isinstance(answer, Perceived):
-            self._run_cycle(answer)
-        elif isinstance(answer, DroppedCycle):
+            self._run_cycle(answer)  # however long it took: nothing stands in for a plan that has just been said
+        elif isinstance(answer, DroppedCycle) or time.monotonic_ns() >= self._next_beat_ns:
             self._run_without(answer)
         else:
             self._note(answer)
-        if time.monotonic_ns() >= self._next_beat_ns:
-            self._run_without(answer)
 
     def _clock_ns(self) -> int:
         return self._host.get_clock().now().nanoseconds

@@ -32,8 +32,9 @@ from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
 from specdrive_ros.ros.drive_listener import DriveListener
 
 ROLE = "/carla/ego_vehicle"
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 300.0  # a large model takes minutes to load; a process that dies is noticed at once
 ANSWER_S = 2.0
+CATCH_UP_S = 10.0  # at most, with what was said before the end; a planner says something twice a second
 LAST_LINES = 15
 GRACE_S = {signal.SIGINT: 10.0, signal.SIGTERM: 5.0, signal.SIGKILL: 20.0}  # half a second is usual
 _PR_SET_PDEATHSIG = 1
@@ -200,6 +201,8 @@ class ProcessGraph:
         try:
             self.wait_until_ready(listener)
             self._spin(lambda: listener.finished, timeout_s or float("inf"), "the last scenario to end")
+            self._spin_for(lambda: listener.caught_up, CATCH_UP_S)
+            listener.hand_on_rest()
         finally:
             self._executor.remove_node(listener.node)
 

@@ -8,6 +8,8 @@ Outputs are reliable, so that both kinds of listener match.
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.qos_overriding_options import QoSOverridingOptions
 
+DEEP = 1000  # messages
+
 
 def _profile(depth: int, reliability: ReliabilityPolicy, durability=DurabilityPolicy.VOLATILE) -> QoSProfile:
     return QoSProfile(
@@ -47,6 +49,11 @@ def command_input() -> QoSProfile:
 def kept_events() -> QoSProfile:
     """Events that a listener who comes late gets all the same."""
     return _profile(1000, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+
+
+def deep(profile: QoSProfile, depth: int = DEEP) -> QoSProfile:
+    """The same for one who only listens and must miss nothing while he is busy with something else."""
+    return _profile(depth, profile.reliability, profile.durability)
 
 
 def overridable() -> QoSOverridingOptions:

@@ -19,7 +19,7 @@ from specdrive_ros.ros.log_folder import with_logging_that_works
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LONGEST_SPIN_S = 0.1  # between two looks at the context
-LONGEST_END_S = 0.7  # from the signal; then the process ends as it is, which takes a busy machine some tenths, too
+LONGEST_END_S = 0.5  # from the signal; then the process ends as it is, which takes a busy machine some tenths, too
 
 
 class _Stopped(BaseException):
@@ -29,7 +29,7 @@ class _Stopped(BaseException):
 class _StopRequest:
     """The first signal is noted in `made`, the following are ignored.
 
-    While `interrupts` it also raises `_Stopped` where the main thread is: loading a model takes long. An import of
+    After `interrupt` it also raises `_Stopped` where the main thread is: loading a model takes long. An import of
     compiled code may turn that into an exception of its own and go on, so `made` is asked as well. A spinning
     executor is not interrupted: an exception in the middle of rclpy's own code ends in other ways than planned.
     Python calls no handler while compiled code runs or a callback loads a model, so a thread of its own reads the
@@ -38,7 +38,7 @@ class _StopRequest:
 
     def __init__(self):
         self.made = False
-        self.interrupts = True
+        self.interrupts = False
         self.wake: Callable[[], None] = lambda: None
         self._wake_up, self._written = os.pipe()
         os.set_blocking(self._written, False)
@@ -60,6 +60,12 @@ class _StopRequest:
         if self.interrupts:
             raise _Stopped
 
+    def interrupt(self) -> None:
+        """From now on a signal raises here; one that has come already does so at once."""
+        self.interrupts = True
+        if self.made:
+            raise _Stopped
+
     def ignore_signals(self) -> None:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
@@ -77,28 +83,35 @@ def run_node(
     stop = _StopRequest()
     node = None
     try:
-        arguments, complaint = with_logging_that_works(sys.argv if arguments is None else arguments)
-        if complaint:
-            print(complaint, file=sys.stderr, flush=True)
-        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
-        node = make()
-        begin(node)
-        executor = SingleThreadedExecutor()
-        executor.add_node(node)
-        stop.wake = lambda: executor.create_task(lambda: None)  # woken without work to do it would wait on
-        stop.interrupts = False
-        while rclpy.ok() and not stop.made:
-            executor.spin_once(timeout_sec=LONGEST_SPIN_S)
-    except (_Stopped, ExternalShutdownException):
+        try:
+            stop.interrupt()
+            arguments, complaint = with_logging_that_works(sys.argv if arguments is None else arguments)
+            if complaint:
+                print(complaint, file=sys.stderr, flush=True)
+            rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+            node = make()
+            begin(node)
+            _spin(node, stop)
+        except InputError as error:
+            code = 2
+            print(error, file=sys.stderr, flush=True)
+            stop.interrupts = False
+    except (_Stopped, ExternalShutdownException):  # also one that came while the line was printed
         pass
-    except InputError as error:
-        print(error, file=sys.stderr, flush=True)
-        code = 2
     finally:
         stop.ignore_signals()
         _close(node)
         rclpy.try_shutdown()
     _end(code)
+
+
+def _spin(node: Node, stop: _StopRequest) -> None:
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    stop.wake = lambda: executor.create_task(lambda: None)  # woken without work to do it would wait on
+    stop.interrupts = False
+    while rclpy.ok() and not stop.made:
+        executor.spin_once(timeout_sec=LONGEST_SPIN_S)
 
 
 def _close(node: Node | None) -> None:

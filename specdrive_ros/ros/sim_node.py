@@ -121,6 +121,11 @@ class SimNode(Node):
             missing.append(" or ".join(command.topic_name for command in self._commands))
         return missing
 
+    @property
+    def stamp_ns(self) -> int:
+        """Time of the world's state."""
+        return self._playback.stamp_ns
+
     def _begin(self) -> None:
         self._started_s = time.monotonic()
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from carla_driver_interface import protocol  # noqa: E402
 from carla_driver_interface.contract import METADATA_KEY, contract_metadata, negotiate  # noqa: E402
 from carla_driver_interface.testing import FakeCamera, FakeLoop  # noqa: E402
 
+from specdrive_ros.alpasim import server
 from specdrive_ros.alpasim.planners import Planners  # noqa: E402
 from specdrive_ros.alpasim.server import serving  # noqa: E402
 from specdrive_ros.alpasim.service import DriverService, ServiceOptions  # noqa: E402
@@ -42,9 +44,9 @@ def start():
     """start(planners, **options) -> (service, "host:port"); all end with the test."""
     opened = []
 
-    def begin(planners, **options):
+    def begin(planners, clock=time.monotonic, **options):
         options = ServiceOptions(**{"sessions": 3, **options})
-        service = DriverService(planners, options)
+        service = DriverService(planners, options, clock)
         context = serving(service, HOST, 0, options.sessions)
         opened.append(context)
         return service, f"{HOST}:{context.__enter__()}"
@@ -236,6 +238,66 @@ def test_no_more_sessions_than_allowed(planners, start):
     clients[2].begin()
 
 
+def test_a_session_that_nobody_calls_is_closed_and_its_planner_serves_the_next(planners, straight_on, start, jpeg):
+    now_s = [0.0]
+    service, target = start(planners, lambda: now_s[0], sessions=1, idle_s=60.0)
+    dead, next_one = Client(target, "dead"), Client(target, "next")
+    dead.begin()
+    now_s[0] = 40.0
+    dead.pose(0)
+    now_s[0] = 99.0
+    refused(Code.RESOURCE_EXHAUSTED, "without a call for 60 s it is closed, the longest is so for 59 s", next_one.begin)
+    now_s[0] = 101.0
+    next_one.begin()
+    assert straight_on.forgotten == 1
+    for call, *arguments in ((dead.pose, 100_000), (dead.drive, 100_000), (dead.picture, 0, jpeg), (dead.end,)):
+        refused(Code.NOT_FOUND, "'dead': was closed after 60 s without a call; begin it anew", call, *arguments)
+    next_one.two_seconds(jpeg)
+    assert len(next_one.drive(2_000_000).trajectory.poses) == 65
+    next_one.end()
+    refused(Code.NOT_FOUND, "close it once", next_one.end)
+    dead.begin()
+    dead.pose(0)
+    now_s[0] = 1000.0
+    service.expire()
+    assert not service._sessions and service.totals["expired"] == 2
+
+
+def test_a_call_that_takes_long_is_no_idle_session(planners, straight_on, start, jpeg, monkeypatch):
+    now_s, begun, go_on = [0.0], threading.Event(), threading.Event()
+    service, target = start(planners, lambda: now_s[0], idle_s=60.0)
+    client, plan = Client(target), straight_on.plan
+    client.begin()
+    client.two_seconds(jpeg)
+
+    def slow(observation):
+        begun.set()
+        go_on.wait()
+        return plan(observation)
+
+    monkeypatch.setattr(straight_on, "plan", slow)
+    answered = client.stub.drive.future(
+        protocol.DriveRequest(session_uuid=client.name, time_now_us=2_000_000, time_query_us=2_100_000)
+    )
+    begun.wait()
+    now_s[0] = 1000.0
+    service.expire()
+    go_on.set()
+    assert len(answered.result().trajectory.poses) == 65
+    now_s[0] = 1059.0
+    service.expire()
+    client.end()
+
+
+def test_the_server_looks_for_idle_sessions_by_itself(planners, start, monkeypatch):
+    monkeypatch.setattr(server, "EXPIRE_EVERY_S", 0.01)
+    service, target = start(planners, idle_s=0.02)
+    Client(target).begin()
+    while service._sessions:
+        threading.Event().wait(0.01)
+    assert start(planners, idle_s=0.0)[0].expire() is None
+
+
 def test_a_model_that_fails_is_an_internal_error_and_no_end(planners, straight_on, start, jpeg, monkeypatch):
     _, target = start(planners)
     client = Client(target)
@@ -275,7 +337,7 @@ def test_the_command_serves_without_torch_and_ends_on_a_signal(checkout, number)
             with FakeLoop(found[1], [CAMERA]) as loop:
                 assert loop.run(3).steps == 3
             process.send_signal(number)
-            output, errors = process.communicate(timeout=60)
+            output, errors = process.communicate(timeout=300)
         finally:
             process.kill()
     assert process.returncode == 0 and "Traceback" not in errors

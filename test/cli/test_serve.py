@@ -15,6 +15,7 @@ ALPASIM = ("serve", "--alpasim")
         (("serve",), "--alpasim is the one there is"),
         ((*ALPASIM, "--port", "70000"), "0 to 65535"),
         ((*ALPASIM, "--sessions", "0"), "1 to 256"),
+        ((*ALPASIM, "--idle-s", "-1"), "0 to 604800"),
         ((*ALPASIM, "--threads", "0"), "1 or more"),
         ((*ALPASIM, "--client", "else"), "invalid choice"),
         ((*ALPASIM, "--model", "nonsense"), "neither a folder nor a name"),

@@ -10,14 +10,9 @@ from specdrive_ros.cli.main import Parser
 from specdrive_ros.cli.replay import add_arguments, parse_cameras, replay_all
 from specdrive_ros.errors import InputError
 from specdrive_ros.evaluation.bags import open_bag
-from specdrive_ros.evaluation.replay import (
-    ReplayOptions,
-    Sources,
-    due_plans,
-    find_sources,
-    replay_bag,
-    replay_summary,
-)
+from specdrive_ros.evaluation.replay import ReplayOptions, due_plans, replay_bag
+from specdrive_ros.evaluation.replay_sources import Sources, find_sources
+from specdrive_ros.evaluation.replay_summary import replay_summary
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import WAYPOINT_TIMES_S
 

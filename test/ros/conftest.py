@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 120.0  # for what has to come: only a test that fails waits so long, however slow the machine is
+SPIN_S = 0.05  # always the same: with another timeout rclpy begins with the first topic again
 collect_ignore_glob = [] if importlib.util.find_spec("rclpy") else ["test_*.py"]
 
 
@@ -60,20 +62,31 @@ class Graph:
         self.processes.append(process)
         return process
 
-    def spin_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+    def spin_until(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
         """True as soon as the condition holds, False after the timeout."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() > deadline:
                 return False
-            left_s = max(0.0, deadline - time.monotonic())
-            self.executor.spin_once(timeout_sec=min(0.05, left_s))
+            self.executor.spin_once(timeout_sec=SPIN_S)
         return True
+
+    def spin_for(self, seconds: float) -> None:
+        """Serves the nodes while something is not to come."""
+        self.spin_until(lambda: False, seconds)
+
+    def answer(self, client, request):
+        """What a service of a node of this process answers."""
+        assert self.spin_until(client.service_is_ready), f"{client.srv_name} is not there"
+        future = client.call_async(request)
+        assert self.spin_until(future.done), f"{client.srv_name} does not answer"
+        return future.result()
 
     def close(self) -> None:
         for process in self.processes:
             process.kill()
-            process.communicate()
+            process.wait()
+            process.stdout.close()
         for node in self.nodes:
             node.destroy_node()
         self.executor.shutdown()

@@ -8,10 +8,12 @@ from carla_msgs.msg import CarlaEgoVehicleControl  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402
 from specdrive_ros.ros import qos  # noqa: E402
 from specdrive_ros.ros.controller_node import ControllerNode  # noqa: E402
-from specdrive_ros.ros.conversions import yaw_of  # noqa: E402
+from specdrive_ros.ros.conversions import nanoseconds, yaw_of  # noqa: E402
 from specdrive_ros.ros.sim_node import SimNode  # noqa: E402
+from specdrive_ros.shapes import NANOSECONDS  # noqa: E402
 
 ROLE = "/carla/ego_vehicle"
+IN_EFFECT_NS = 3 * NANOSECONDS // 10  # of the world's time, after a command has been sent for the second time
 
 
 class Driver:
@@ -19,29 +21,33 @@ class Driver:
 
     def __init__(self, graph, kind: type, topic: str):
         arguments = ["--ros-args", "-p", 'scenarios:=["cruise:5"]', "-p", "lead_in_s:=0.0"]
-        graph.add(SimNode(context=graph.context, cli_args=arguments))
+        self.sim = graph.add(SimNode(context=graph.context, cli_args=arguments))
         self.graph, self.node = graph, graph.listener()
         self.odometry: list[Odometry] = []
-        self.node.create_subscription(Odometry, f"{ROLE}/odometry", self.odometry.append, qos.odometry_input())
+        self.node.create_subscription(Odometry, f"{ROLE}/odometry", self.odometry.append, qos.deep(qos.odometry_input()))
         self.publisher = self.node.create_publisher(kind, f"{ROLE}/{topic}", qos.command())
-        self.command = None
+        self.command, self.sent = None, 0
         self.node.create_timer(0.05, self._send)
 
     def _send(self) -> None:
         if self.command is not None:
             self.publisher.publish(self.command)
+            self.sent += 1
+
+    def odometry_since(self, stamp_ns: int) -> list[Odometry]:
+        return [message for message in self.odometry if nanoseconds(message.header.stamp) > stamp_ns]
 
     def speeds(self) -> list[float]:
         return [message.twist.twist.linear.x for message in self.odometry]
 
     def drive(self, command, samples: int = 8) -> tuple[float, float]:
         """(yaw rate rad/s, change of speed m/s) while it is obeyed."""
-        self.command = command
         assert self.graph.spin_until(self.publisher.get_subscription_count)
-        self.graph.spin_until(lambda: False, 0.3)
-        begun = len(self.odometry)
-        assert self.graph.spin_until(lambda: len(self.odometry) >= begun + samples, 20.0)
-        recent = self.odometry[begun:]
+        self.command, self.sent = command, 0
+        assert self.graph.spin_until(lambda: self.sent >= 2)
+        since_ns = self.sim.stamp_ns + IN_EFFECT_NS
+        assert self.graph.spin_until(lambda: len(self.odometry_since(since_ns)) >= samples)
+        recent = self.odometry_since(since_ns)
         rates = [message.twist.twist.angular.z for message in recent]
         turned = yaw_of(recent[-1].pose.pose.orientation) - yaw_of(recent[0].pose.pose.orientation)
         assert turned * sum(rates) > 0 or abs(turned) < 0.01, "pose and twist turn the same way"
@@ -70,14 +76,15 @@ def test_throttle_and_brake_are_shares_and_speed_is_metres_a_second(graph):
     assert driver.drive(CarlaEgoVehicleControl(throttle=0.6))[1] > 0.1
     driver.command = CarlaEgoVehicleControl(brake=0.5)
     speeds = driver.speeds()
-    assert graph.spin_until(lambda: driver.speeds()[-1] < max(speeds) - 0.5, 10.0)
+    assert graph.spin_until(lambda: driver.speeds()[-1] < max(speeds) - 0.5)
 
 
 def test_ackermann_zero_speed_stops_and_does_not_reverse(graph):
     driver = Driver(graph, AckermannDrive, "ackermann_cmd")
     driver.command = AckermannDrive(speed=0.0, acceleration=6.0)
-    assert graph.spin_until(lambda: driver.odometry and driver.odometry[-1].twist.twist.linear.x < 0.05, 20.0)
-    graph.spin_until(lambda: False, 0.5)
+    assert graph.spin_until(lambda: driver.odometry and driver.odometry[-1].twist.twist.linear.x < 0.05)
+    stood_ns = driver.sim.stamp_ns
+    assert graph.spin_until(lambda: len(driver.odometry_since(stood_ns)) >= 10)
     assert driver.odometry[-1].twist.twist.linear.x > -0.05
 
 

@@ -17,6 +17,7 @@ from specdrive_ros.safety.fallback import stop_from  # noqa: E402
 from std_msgs.msg import String  # noqa: E402
 
 TENTH_NS = 100_000_000
+TOPICS = {"trajectory": "trajectory", "stats": "cycle_stats"}
 
 
 @pytest.fixture
@@ -76,6 +77,18 @@ def test_the_last_one_is_handed_on_when_the_scenario_ends(listened):
     give(listener, 1, Trajectory.STOP, CycleStats.DEADLINE)
     listener._take_event(String(data=json.dumps({"event": "finished"})))
     assert [cycle.source for cycle in cycles] == ["stop"] and listener.finished
+
+
+def test_it_has_caught_up_when_the_planner_has_said_something_of_the_end(listened):
+    listener, cycles = listened
+    listener._take_event(String(data=json.dumps({"event": "finished", "stamp_ns": 3 * TENTH_NS})))
+    assert listener.finished and not listener.caught_up
+    for tenth in (1, 2):
+        for name, kind in (("trajectory", Trajectory), ("stats", CycleStats)):
+            assert not listener.caught_up
+            take = next(each.callback for each in listener._subscriptions if each.topic_name.endswith(TOPICS[name]))
+            take(kind(header=header(tenth * TENTH_NS, "car")))
+    assert listener.caught_up
 
 
 def test_a_stop_for_want_of_an_observation_is_no_cycle(listened):

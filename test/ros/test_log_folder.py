@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("specdrive_ros.msg")
 from specdrive_ros.ros import log_folder  # noqa: E402
 
+from .conftest import PATIENCE_S  # noqa: E402
+
 
 def test_where_ros_logs(monkeypatch, tmp_path):
     monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path / "a"))
@@ -34,7 +36,7 @@ def test_a_node_without_a_log_folder_starts_and_ends(graph, monkeypatch):
     monkeypatch.setenv("ROS_LOG_DIR", "/proc/nowhere")
     process = graph.start("-m", "specdrive_ros.ros.controller_node")
     ear = graph.listener()
-    assert graph.spin_until(lambda: "controller" in ear.get_node_names(), 30.0)
+    assert graph.spin_until(lambda: "controller" in ear.get_node_names())
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=20)[0]
+    said = process.communicate(timeout=PATIENCE_S)[0]
     assert process.returncode == 0 and "no log files: /proc/nowhere" in said and "Traceback" not in said

@@ -30,12 +30,12 @@ def test_two_planners_do_not_hear_each_other(graph):
     )
     topics = [f"/one/planner/input/{camera}/image" for camera in CAMERAS]
     graph.add(
-        FaultSource(topics, "/one/planner/input/odometry", size=(24, 32), context=graph.context,
+        FaultSource(topics, "/one/planner/input/odometry", size=(24, 32), slow_motion=True, context=graph.context,
                     use_global_arguments=False)
     )
-    assert graph.spin_until(lambda: any(each.source == Trajectory.PLANNED for each in heard["one"]), 20.0)
-    assert graph.spin_until(lambda: {"one/planner: cycle", "two/planner: cycle"} <= said, 5.0)
-    assert heard["two"] and {each.source for each in heard["two"]} == {Trajectory.STOP}
+    assert graph.spin_until(lambda: any(each.source == Trajectory.PLANNED for each in heard["one"]))
+    assert graph.spin_until(lambda: {"one/planner: cycle", "two/planner: cycle"} <= said)
+    assert graph.spin_until(lambda: heard["two"]) and {each.source for each in heard["two"]} == {Trajectory.STOP}
     for node in nodes.values():
         node.close()
 

@@ -13,10 +13,10 @@ from specdrive_ros.ros.fault_source import FAULTS  # noqa: E402
 def test_a_short_soak(tmp_path, monkeypatch):
     monkeypatch.setattr(node_benchmark, "WARM_UP_S", 1.0)
     monkeypatch.setattr(node_benchmark, "FAULT_S", 0.5)
-    document = node_benchmark.measure_node("mini", minutes=0.1, faults=True, log_dir=tmp_path)
+    document = node_benchmark.measure_node("mini", minutes=0.2, faults=True, log_dir=tmp_path)
     assert document["faults"] == sorted(FAULTS)
     assert document["messages"] > 20 and abs(document["lost"]) <= 2
-    assert document["silence_ms"]["max"] < 2000.0, "0.2 s on a quiet machine"
+    assert document["silence_ms"]["max"] < 2000.0 + 1000 * document["waited_s"], "0.2 s is usual"
     assert document["latency_ms"]["median"] > 0 and document["start_to_active_s"] > 0
     assert document["threads"]["last"] <= document["threads"]["first"] + 2
     assert document["files"]["last"] <= document["files"]["first"] + 2
@@ -24,8 +24,7 @@ def test_a_short_soak(tmp_path, monkeypatch):
     assert "Traceback" not in (tmp_path / "planner.log").read_text()
 
 
-def test_a_planner_that_cannot_start_is_said_with_its_last_words(tmp_path, monkeypatch):
-    monkeypatch.setattr(node_benchmark, "READY_S", 30.0)
+def test_a_planner_that_cannot_start_is_said_with_its_last_words(tmp_path):
     with pytest.raises(WorkFailed, match="no such parameter|not a module|No module|ended"):
         node_benchmark.measure_node("mini", minutes=0.1, faults=False, log_dir=tmp_path, module="no_such_node")
 
@@ -34,6 +33,6 @@ def test_usage_of_this_process():
     import os
 
     usage = usage_of(os.getpid())
-    assert usage.memory_mib > 10 and usage.threads >= 1 and usage.files >= 3 and usage.cpu_s > 0
+    assert usage.memory_mib > 10 and usage.threads >= 1 and usage.files >= 3 and usage.cpu_s > 0 and usage.waited_s >= 0
     with pytest.raises(FileNotFoundError):
         usage_of(2**22 + 1)

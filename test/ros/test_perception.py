@@ -8,6 +8,7 @@ from nav_msgs.msg import Odometry  # noqa: E402
 from sensor_msgs.msg import Image  # noqa: E402
 from specdrive_ros.observation.refusal import Reason, Refusal  # noqa: E402
 from specdrive_ros.ros.conversions import header, nanoseconds  # noqa: E402
+from specdrive_ros.ros import diagnostics  # noqa: E402
 from specdrive_ros.ros.diagnostics import ERROR, OK, WARN, InputMonitor, signature  # noqa: E402
 from specdrive_ros.ros.inbox import Arrival, Batch, Inbox  # noqa: E402
 from specdrive_ros.ros.perception import ODOMETRY, DroppedCycle, InputPolicy, Perceived, Perception  # noqa: E402
@@ -154,6 +155,16 @@ def test_inbox_reset_drops_what_waits_and_close_ends_it():
     assert inbox.take() is None
 
 
+def test_a_fault_is_shown_once_however_late_that_is(monkeypatch):
+    monitor = InputMonitor("front", "/front", 1e9)
+    monitor.note_arrival()
+    monitor.note_warning("ODD", "odd")
+    monkeypatch.setattr(diagnostics, "SHOW_REFUSAL_S", 0.0)
+    assert monitor.health().code == "ODD", "looked at, but nobody was told"
+    assert monitor.health(shown=True).code == "ODD"
+    assert monitor.health().level == OK
+
+
 def test_a_signature_changes_with_the_trouble_not_with_the_numbers():
     monitor = InputMonitor("front", "/front", 1e9)
     nothing = signature([monitor.health()])
@@ -265,6 +276,7 @@ def test_every_picture_twice_is_neither_a_frozen_camera_nor_a_dropped_cycle():
         feed.take(front=picture, odometry=odometry(stamp))
         feed.perception.observation()
     assert feed.monitors["front"].rejected == {"DUPLICATE_FRAME": 25}
+    feed.monitors["front"].note_arrival()
     assert feed.monitors["front"].health().code == "DUPLICATE_FRAME" and feed.perception.dropped == 0
 
 

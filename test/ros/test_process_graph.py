@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 from specdrive_ros.errors import WorkFailed
@@ -14,6 +16,8 @@ from specdrive_ros.ros.domain import own_domain
 pytest.importorskip("specdrive_ros.msg")
 from specdrive_ros.ros.drive_listener import DriveListener  # noqa: E402
 from specdrive_ros.ros.process_graph import Child, NodeProcess, ProcessGraph, end_all  # noqa: E402
+
+from .conftest import PATIENCE_S  # noqa: E402
 
 PLANNER = """
 import sys
@@ -50,14 +54,15 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until(condition, timeout_s: float = 5.0) -> bool:
-    deadline = time.monotonic() + timeout_s
+def wait_until(condition) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
     while not condition() and time.monotonic() < deadline:
-        os.sched_yield()
+        Event().wait(0.01)
     return condition()
 
 
-def test_domains_are_claimed_once():
+def test_domains_are_claimed_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where nobody else claims
     with own_domain() as first, own_domain() as second:
         assert first != second
     with own_domain() as again:
@@ -68,13 +73,14 @@ def test_a_stubborn_process_is_ended(tmp_path):
     child = Child("stubborn", [sys.executable, "-c", STUBBORN], dict(os.environ), tmp_path / "log")
     assert wait_until(lambda: "up" in child.log.read_text())
     end_all([child], patience=0.05)
+    child.process.wait(PATIENCE_S)
     assert child.process.returncode == -signal.SIGKILL
 
 
 def test_a_dead_process_is_reported_with_its_last_words(tmp_path):
     code = "import sys; print('all is well'); sys.exit('the engine fell out')"
     child = Child("planner", [sys.executable, "-c", code], dict(os.environ), tmp_path / "log")
-    child.process.wait(20.0)
+    child.process.wait(PATIENCE_S)
     with pytest.raises(WorkFailed, match="planner ended with exit code 1(.|\n)*the engine fell out"):
         child.check_alive()
 
@@ -120,19 +126,21 @@ class ConstantVelocityProcess(NodeProcess):
 
 def test_drives_a_scenario_over_dds(tmp_path):
     cycles, events = [], []
-    graph = ProcessGraph([("cruise", 1)], out_dir=tmp_path, seconds=2.0)
+    graph = ProcessGraph([("cruise", 1)], out_dir=tmp_path, seconds=4.0)
     graph.processes["planner"] = ConstantVelocityProcess(**vars(graph.processes["planner"]))
     with graph:
         listener = DriveListener(graph.context, on_cycle=cycles.append, on_scenario=events.append)
-        graph.run(listener, timeout_s=60.0)
+        graph.run(listener, timeout_s=PATIENCE_S)
         listener.close()
     assert [event["event"] for event in events if event["event"] != "label"] == [
         "start", "hand_over", "outcome", "finished",
     ]
     assert cycles and all(cycle.rgb.shape == (96, 160, 3) for cycle in cycles)
-    assert all(len(cycle.plan.xyz) == 64 and cycle.plan.reasoning for cycle in cycles)
-    assert 1.5 < cycles[0].time_s < 10 and cycles[0].scenario["name"] == "cruise"
-    assert cycles[0].plan.stage_ms["total"] > 0 and cycles[0].pose.speed_mps > 0
+    assert all(len(cycle.plan.xyz) == 64 for cycle in cycles)
+    planned = [cycle for cycle in cycles if cycle.source == "planned"]  # a busy machine has others beside them
+    assert planned and all(cycle.plan.reasoning for cycle in planned)
+    assert 1.5 < planned[0].time_s < 10 and planned[0].scenario["name"] == "cruise"
+    assert planned[0].plan.stage_ms["total"] > 0 and planned[0].pose.speed_mps > 0
     assert events[-2]["distance_m"] > 1.0, "the planner's trajectories moved the car"
     assert {child.process.returncode for child in graph.children} == {0}
     for child in graph.children:
