@@ -61,7 +61,7 @@ class SceneHeads(nn.Module):
         """labels: [B, K] class numbers, -1 where a label does not apply; numbers: [B, N] in spreads, NaN where
         unknown. The last level read counts half more."""
         known = ~numbers.isnan()
-        total = torch.zeros(())
+        total = outputs[0].new_zeros(())
         for weight, level in zip([1.5] + [0.5] * (len(outputs) - 1), outputs):
             classes, estimated = self.split(level)
             wrong = nn.functional.smooth_l1_loss(estimated, numbers.nan_to_num(), reduction="none",

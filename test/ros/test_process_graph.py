@@ -129,7 +129,7 @@ def test_drives_a_scenario_over_dds(tmp_path):
     assert [event["event"] for event in events if event["event"] != "label"] == [
         "start", "hand_over", "outcome", "finished",
     ]
-    assert cycles and all(cycle.rgb.shape == (96, 160, 3) for cycle in cycles)
+    assert cycles and all(cycle.rgb.shape == (160, 256, 3) for cycle in cycles)
     assert all(len(cycle.plan.xyz) == 64 and cycle.plan.reasoning for cycle in cycles)
     assert 1.5 < cycles[0].time_s < 10 and cycles[0].scenario["name"] == "cruise"
     assert cycles[0].plan.stage_ms["total"] > 0 and cycles[0].pose.speed_mps > 0
