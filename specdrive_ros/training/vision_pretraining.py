@@ -68,10 +68,9 @@ class SceneHeads(nn.Module):
                                                    beta=NUMBER_TOLERANCE) * known
             total = total + weight * NUMBER_WEIGHT * (wrong.sum(0) / known.sum(0).clamp(min=1)).sum()
             for column, (name, scores) in enumerate(zip(self.scene_labels, classes)):
-                valid = labels[:, column] >= 0
-                if valid.any():
-                    loss = nn.functional.cross_entropy(scores[valid], labels[valid, column])
-                    total = total + weight * LABEL_WEIGHT.get(name, 1.0) * loss
+                wanted = labels[:, column]
+                loss = nn.functional.cross_entropy(scores, wanted, ignore_index=-1, reduction="sum")
+                total = total + weight * LABEL_WEIGHT.get(name, 1.0) * loss / (wanted >= 0).sum().clamp(min=1)
         return total / len(self.scene_labels)
 
     def accuracy(self, outputs: torch.Tensor, labels: torch.Tensor) -> dict[str, tuple[int, int]]:

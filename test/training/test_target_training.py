@@ -83,7 +83,7 @@ def test_training_lowers_its_loss(data, tmp_path):
 def test_two_processes_train_one_model_and_the_first_one_writes(data, tmp_path):
     run = tmp_path / "run"
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "specdrive_ros",
+        sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "-m", "specdrive_ros",
         "train", "target", "--data", data, "--run", run, "--vision-steps", "2", "--steps", "2", "--batch", "2",
         "--evaluate-every", "1", "--drive-worlds", "0", "--threads", "1",
     ]  # fmt: skip
