@@ -29,14 +29,13 @@ from specdrive_ros.runtime.frame_encoder import FrameEncoder
 from specdrive_ros.runtime.networks import ImageRows, KeyValueCache, TargetNetworks, VisionFeatures
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.safety.plan_checks import PlanLimits, check
-from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_POSES
+from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_POSES, PICTURE_SIZE
 from specdrive_ros.target.prompt import Prompt, build_prompt
 from specdrive_ros.target.rope import text_positions
 from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
 
 DEFAULT_THREADS = 2
-WARM_UP_SIZE = (96, 160)  # pixels, rows by columns: mini's
 
 
 class Planner:
@@ -137,7 +136,7 @@ class Planner:
 
         Returns the stages of each, milliseconds. Nothing of it is carried on.
         """
-        height, width = WARM_UP_SIZE
+        height, width = PICTURE_SIZE
         frames = {camera: np.full((FRAMES_PER_CAMERA, height, width, 3), 127, np.uint8) for camera in self.cameras}
         stamps = np.arange(FRAMES_PER_CAMERA, dtype=np.int64)
         rotation = np.tile(np.eye(3), (HISTORY_POSES, 1, 1))

@@ -2,11 +2,10 @@
 
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 
 from specdrive_ros.cli import train_aarl, train_draft
-from specdrive_ros.cli.progress import progress
+from specdrive_ros.cli.training_output import training_output
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive train target --data data/mini --run out/train/mini --out out/train/mini/checkpoint"
@@ -47,7 +46,7 @@ def run_target(args) -> int:
     if not (args.vision_steps or args.start_from):
         raise InputError("train target: --vision-steps 0 keeps the vision of a checkpoint; name it with --start-from")
     import torch
-    from torch.utils.tensorboard import SummaryWriter
+    from accelerate import PartialState
 
     from specdrive_ros.training.mini import MiniTraining
     from specdrive_ros.training.target_training import ReasoningTraining
@@ -55,13 +54,15 @@ def run_target(args) -> int:
 
     if args.threads:
         torch.set_num_threads(args.threads)
-    with closing(SummaryWriter(args.run / "tensorboard")) as log:
+    with training_output(args.run / "tensorboard") as (progress, log):
         record = MiniTraining(
             args.data, args.run, args.out or args.run / "checkpoint",
             VisionPretraining(steps=args.vision_steps, learning_rate=args.vision_learning_rate, seed=args.seed),
             ReasoningTraining(steps=args.steps, batch=args.batch, learning_rate=args.learning_rate,
                               evaluate_every=args.evaluate_every, drive_worlds=args.drive_worlds, seed=args.seed),
             progress, log, args.start_from).run()
+    if not PartialState().is_main_process:
+        return 0
     if args.json:
         json.dump(record, sys.stdout, indent=1)
     else:

@@ -2,10 +2,9 @@
 
 import json
 import sys
-from contextlib import closing
 from pathlib import Path
 
-from specdrive_ros.cli.progress import progress
+from specdrive_ros.cli.training_output import training_output
 from specdrive_ros.errors import InputError
 
 KINDS = ("phrasebook", "eagle3", "dflash")
@@ -73,7 +72,7 @@ def distil(args) -> dict:
     if args.data is None or args.phrases is not None:
         raise InputError(f"train draft --kind {args.draft_kind}: needs --data, and takes no --phrases")
     import torch
-    from torch.utils.tensorboard import SummaryWriter
+    from accelerate import PartialState
 
     from specdrive_ros.draft.taps import eagle3_taps
     from specdrive_ros.model_settings import find_model
@@ -93,9 +92,10 @@ def distil(args) -> dict:
     training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, layers=args.layers,
                              learning_rate=args.learning_rate, block_size=args.block, seed=args.seed)
     settings = FeatureSettings(tuple(taps), args.answers, args.samples, max_new_tokens=model.max_new_tokens)
-    with closing(SummaryWriter(run / "tensorboard")) as log:
+    with training_output(run / "tensorboard") as (progress, log):
         record = DraftRun(model.checkpoint, args.data, features, out, training, settings, progress, log, run).run()
-    export_draft(out, out, text)
+    if PartialState().is_main_process:
+        export_draft(out, out, text)
     return {**record, "draft_folder": str(out)}
 
 

@@ -19,6 +19,7 @@ from specdrive_ros.errors import SpecdriveError
 from specdrive_ros.model_settings import find_model
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.registry import RUNTIMES, load_networks
+from specdrive_ros.shapes import PICTURE_SIZE
 from specdrive_ros.target.pixels import patchify
 from specdrive_ros.target.prompt import build_prompt
 from specdrive_ros.target.rope import text_positions
@@ -113,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=50)
     parser.add_argument(
-        "--size", type=int, nargs=2, default=(96, 160), metavar=("H", "W"), help="pixels of a frame"
+        "--size", type=int, nargs=2, default=PICTURE_SIZE, metavar=("H", "W"), help="pixels of a frame"
     )
     args = parser.parse_args(argv)
     try:

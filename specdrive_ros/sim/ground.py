@@ -15,7 +15,7 @@ MARK_VIEW_M = 72.0
 TEXTURE_PX_PER_M = 8.0
 TEXTURE_SIZE = 256
 TEXTURE_TILES = 4  # so large that hardly a pixel needs the slow wrap-around
-SMOOTH_ROWS = 6  # below the horizon
+SMOOTH_ROWS = 10  # below the horizon
 TEXTURE_TILE_M = TEXTURE_SIZE / TEXTURE_PX_PER_M
 
 # Samples of the reference line (every 0.5 m) that are drawn, relative to the ego's own.
@@ -164,7 +164,7 @@ def _roughen(view: View) -> None:
 @lru_cache(maxsize=128)
 def _fade(rows: int) -> np.ndarray:
     """[rows, 1]: far ground is smooth."""
-    return np.minimum(1.0, (np.arange(rows, dtype=np.float32) + 4.0) / 30.0)[:, None]
+    return np.minimum(1.0, (np.arange(rows, dtype=np.float32) + 7.0) / 50.0)[:, None]
 
 
 @lru_cache(maxsize=1)

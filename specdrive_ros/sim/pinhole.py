@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.shapes import PICTURE_SIZE
 
 NEAR_M = 0.6
 
@@ -60,9 +61,10 @@ def project(camera: PinholeCamera, xyz_in_ego: np.ndarray) -> np.ndarray:
 
 
 def front_camera(
-    width: int = 160, height: int = 96, field_of_view_deg: float = 75.0, name: str = "rgb_front"
+    size: tuple[int, int] = PICTURE_SIZE, field_of_view_deg: float = 75.0, name: str = "rgb_front"
 ) -> PinholeCamera:
-    """A camera behind the windscreen, pitched so that the sky takes 40 % of the picture."""
+    """A camera behind the windscreen, pitched so that the sky takes 40 % of the picture. size: rows by columns."""
+    height, width = size
     focal = 0.5 * width / math.tan(math.radians(0.5 * field_of_view_deg))
     pitch = math.atan(0.1 * height / focal)
     centre = (0.5 * (width - 1), 0.5 * (height - 1))

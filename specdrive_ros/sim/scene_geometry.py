@@ -23,6 +23,12 @@ SCENE_GEOMETRY: dict[str, float] = {
     "obstacle_gap": 0.5,  # ln(1 + m)
     "obstacle_left": 0.8,  # the middle of the obstacle, m to the left
     "pass_left": 0.8,  # where we pass it, m to the left
+    "person_gap": 0.5,  # someone at a crossing or in the road, ln(1 + m)
+    "person_left": 1.5,  # m to the left
+    "cut_in_gap": 0.5,  # who moves, or is about to move, into our lane, ln(1 + m)
+    "cut_in_left": 1.5,  # m to the left
+    "stop_sign_gap": 0.5,  # to the line of a stop sign, ln(1 + m)
+    "lane_end_gap": 0.5,  # to where our lane begins to narrow, ln(1 + m)
 }
 
 
@@ -31,16 +37,30 @@ def geometry_of(world, intent: Intent) -> dict[str, float]:
     geometry = dict.fromkeys(SCENE_GEOMETRY, math.nan)
     for ahead_m in LANE_AHEAD_M:
         geometry[f"lane_{ahead_m:.0f}m"] = _left(world, world.ego_s + ahead_m, world.lane_d)
-    if intent.lead is not None:
-        geometry["lead_gap"] = math.log1p(max(intent.lead_gap_m, 0.0))
-    if intent.signal != "none":
-        geometry["signal_gap"] = math.log1p(max(intent.signal_gap_m, 0.0))
+    for name, thing, gap_m in (
+        ("lead", intent.lead, intent.lead_gap_m),
+        ("person", intent.person, intent.person_gap_m),
+        ("cut_in", intent.cut_in, intent.cut_in_gap_m),
+    ):
+        if thing is not None:
+            geometry[f"{name}_gap"] = _logarithmic(gap_m)
+            if f"{name}_left" in geometry:
+                geometry[f"{name}_left"] = _left(world, thing.s, thing.d)
+    for name in ("signal", "stop_sign", "lane_end"):
+        gap_m = getattr(intent, f"{name}_gap_m")
+        if gap_m < math.inf:
+            geometry[f"{name}_gap"] = _logarithmic(gap_m)
     if intent.passing is not None and in_picture(world, world.cameras["rgb_front"], intent.passing.obstacle):
         obstacle = intent.passing.obstacle
-        geometry["obstacle_gap"] = math.log1p(max(intent.obstacle_gap_m, 0.0))
+        geometry["obstacle_gap"] = _logarithmic(intent.obstacle_gap_m)
         geometry["obstacle_left"] = _left(world, obstacle.s, obstacle.d)
         geometry["pass_left"] = _left(world, obstacle.s, intent.passing.pass_d)
     return geometry
+
+
+def _logarithmic(gap_m: float) -> float:
+    """ln(1 + m); 0 where the front is past it."""
+    return math.log1p(max(gap_m, 0.0))
 
 
 def _left(world, s: float, d: float) -> float:

@@ -13,9 +13,10 @@ from specdrive_ros.sim.appearance import PLAIN, RGB, TRAIN, Appearance
 from specdrive_ros.sim.road import TOWN, ZEBRA_LENGTH_M, Intersection, ReferenceLine, Road
 
 SUPERSAMPLE = 2
-HORIZON_ROW = 120
-PANORAMA_ROWS = 330
-PANORAMA_MARGIN = 340
+HORIZON_ROW = 200
+HAZE_RAD = 0.029
+PANORAMA_ROWS = 550
+PANORAMA_MARGIN = 570  # wider than any picture, supersampled
 
 MARK_WIDTH_M = 0.18
 PAVEMENT_M = 2.2
@@ -297,24 +298,26 @@ def _panorama(
     top, horizon, floor = (np.array(c, float) for c in (light.sky_top, light.sky_horizon, ground))
     blend = np.clip((HORIZON_ROW - rows) / HORIZON_ROW, 0, 1)[:, None] ** 0.7
     sky = horizon + (top - horizon) * blend
-    haze = np.exp(-np.clip(rows - HORIZON_ROW, 0, None) / 6.0)[:, None] * 0.6
+    haze = np.exp(-np.clip(rows - HORIZON_ROW, 0, None) / (HAZE_RAD * scale))[:, None] * 0.6
     below = floor + (horizon - floor) * haze
     column = np.where((rows < HORIZON_ROW)[:, None], sky, below)
     image = np.ascontiguousarray(
         np.broadcast_to(column[:, None], (PANORAMA_ROWS, columns, 3)).astype(np.uint8)
     )
-    _draw_skyline(image, 0.55 * floor + 0.45 * horizon, rng)
+    _draw_skyline(image, 0.55 * floor + 0.45 * horizon, rng, scale)
     return np.ascontiguousarray(np.concatenate([image, image[:, :PANORAMA_MARGIN]], 1))
 
 
-def _draw_skyline(image: np.ndarray, colour: np.ndarray, rng: np.random.Generator) -> None:
+def _draw_skyline(
+    image: np.ndarray, colour: np.ndarray, rng: np.random.Generator, scale: float
+) -> None:
     columns = image.shape[1]
     x = np.arange(0, columns + 16, 16)
     angle = 2 * math.pi * x / columns
     height = sum(
         a * np.sin(k * angle + p)
-        for k, a, p in zip((2, 5, 11, 23), (4, 3, 2, 1.5), rng.uniform(0, 2 * math.pi, 4))
+        for k, a, p in zip((2, 5, 11, 23), (0.019, 0.014, 0.0096, 0.0072), rng.uniform(0, 2 * math.pi, 4))
     )
-    y = HORIZON_ROW - np.clip(7 + height, 1, 18)
+    y = HORIZON_ROW - scale * np.clip(0.034 + height, 0.005, 0.086)
     outline = np.concatenate([np.stack([x, y], 1), [[columns, HORIZON_ROW], [0, HORIZON_ROW]]])
     cv2.fillPoly(image, [np.round(outline).astype(np.int32)], tuple(float(c) for c in colour))

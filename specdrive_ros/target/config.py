@@ -6,10 +6,11 @@ transformers.
 """
 
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.shapes import HISTORY_POSES
+from specdrive_ros.shapes import HISTORY_POSES, PICTURE_SIZE
 
 
 def require(holds: bool, where: str, rule: str, value: object) -> None:
@@ -313,7 +314,7 @@ class TargetConfig:
 def mini_config(vocab_size: int, traj_token_start_idx: int) -> TargetConfig:
     """Mini in its size S for a tokenizer of `vocab_size` entries whose `<i0>` is `traj_token_start_idx`.
 
-    Images of 96 x 160 pixels are kept as they are. The Fourier frequencies of the action input run from 1 down to
+    Pictures of `PICTURE_SIZE` are kept as they are. The Fourier frequencies of the action input run from 1 down to
     0.1 cycles a unit, not up to the release's 100: noise has unit spread, and a small network that only sees it
     wrapped (period 1 and shorter) hardly learns to subtract it. Actions are scaled to about unit spread in mini's
     own world, so that the flow-matching loss asks for curvature as much as for acceleration.
@@ -332,5 +333,5 @@ def mini_config(vocab_size: int, traj_token_start_idx: int) -> TargetConfig:
         action_input=ActionInputConfig(hidden_size=128, max_freq=0.1),
         action_space=ActionSpaceConfig(accel_mean=0.0, accel_std=0.93, curvature_mean=0.0, curvature_std=0.011),
         vocabulary=VocabularyConfig(traj_token_start_idx=traj_token_start_idx),
-        images=ImageLimits(min_pixels=96 * 160, max_pixels=96 * 160),
+        images=ImageLimits(min_pixels=prod(PICTURE_SIZE), max_pixels=prod(PICTURE_SIZE)),
     )  # fmt: skip

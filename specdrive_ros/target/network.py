@@ -354,7 +354,7 @@ def _scatter_rows(rows: Tensor, row_mask: Tensor) -> Tensor:
 def _runs_of_equal_grids(grid_thw: Tensor | np.ndarray) -> list[tuple[tuple[int, int], int]]:
     """((rows, columns), images) of consecutive images of one size."""
     runs: list[tuple[tuple[int, int], int]] = []
-    for frames, rows, columns in np.asarray(grid_thw).tolist():
+    for frames, rows, columns in grid_thw.tolist():
         if runs and runs[-1][0] == (rows, columns):
             runs[-1] = (runs[-1][0], runs[-1][1] + frames)
         else:

@@ -119,23 +119,23 @@ class DFlashStage(nn.Module):
         super().__init__()
         self.draft, self.anchors = draft, anchors
         self.gamma = gamma or default_gamma(draft.config.block_size)
-        self.target, self.rope = [target], draft.config.make_rope()  # in a list: it is not trained
-        self.words = torch.from_numpy(words)
-        self.places = torch.zeros(draft.config.vocab_size, dtype=torch.int64)
+        self.target, self.rope = target, draft.config.make_rope()
+        self.register_buffer("words", torch.from_numpy(words), persistent=False)
+        self.register_buffer("places", torch.zeros(draft.config.vocab_size, dtype=torch.int64), persistent=False)
         self.places[self.words] = torch.arange(len(words))
 
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator) -> dict[str, Tensor]:
         """batch: of `DraftFeatures`; anchors are drawn from `rng`."""
         config, mask = self.draft.config, batch["loss_mask"]
-        anchors, keep = draw_anchors(mask.numpy(), self.anchors, rng)
+        anchors, keep = draw_anchors(mask.cpu().numpy(), self.anchors, rng)
         used = max(int(keep.sum(1).max()), 1)  # short answers have fewer places: what is padding everywhere is left out
-        drawn = (torch.from_numpy(part[:, :used]) for part in (anchors, keep))
+        drawn = (torch.from_numpy(part[:, :used]).to(mask.device) for part in (anchors, keep))
         blocks = make_blocks(batch["token_ids"], mask, *drawn, config.block_size, config.mask_token_id, self.gamma)
         states = block_states(
-            self.draft, self.target[0].embed(blocks.token_ids.flatten(1)), batch["taps"],
+            self.draft, self.target.embed(blocks.token_ids.flatten(1)), batch["taps"],
             *block_rotary(self.rope, batch["positions"], blocks.positions), blocks.mask,
         )  # fmt: skip
-        logits = (states @ self.target[0].head[self.words].T).unflatten(1, blocks.labels.shape[1:])
+        logits = (states @ self.target.head[self.words].T).unflatten(1, blocks.labels.shape[1:])
         labels = self.places[blocks.labels]
         loss = dflash_loss(logits, labels, blocks.weights)
         right = (logits.argmax(-1) == labels)[..., 1:] & (blocks.supervised[..., 1:] > 0)
@@ -150,8 +150,9 @@ class DFlashStage(nn.Module):
 
 def block_rotary(rope: DraftRope, positions: Tensor, blocks: Tensor) -> tuple[Rotary, Rotary]:
     """Tables of the context, where the target sees it [3, B, S], and of blocks at sequence places [B, N * K]."""
-    rows = [rope.rows(0, positions[:, row].numpy()) for row in range(positions.shape[1])]
+    rows = [rope.rows(0, positions[:, row].cpu().numpy()) for row in range(positions.shape[1])]
     last = positions[0].argmax(-1)  # a real token of the answer: what lies beyond the prompt is text
     delta = positions[0].gather(1, last[:, None]) - last[:, None] if rope.mirrors else 0
-    beyond = (blocks + delta)[None].expand(3, -1, -1).numpy()
-    return tuple(tuple(torch.from_numpy(table) for table in rope.tables(at)) for at in (np.stack(rows, axis=1), beyond))
+    beyond = (blocks + delta)[None].expand(3, -1, -1).cpu().numpy()
+    return tuple(tuple(torch.from_numpy(table).to(blocks.device) for table in rope.tables(at))
+                 for at in (np.stack(rows, axis=1), beyond))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from accelerate import Accelerator
+from accelerate import PartialState
 
 from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.draft.checkpoint import new_draft, save_draft
@@ -24,13 +24,13 @@ from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.training.dflash_training import DFlashStage
 from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings, FeatureWriter
 from specdrive_ros.training.eagle3_training import STEPS, Eagle3Stage
-from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
+from specdrive_ros.training.frame_features import FrameFeatures, device_of, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.phrasebook import closed_ids
 from specdrive_ros.training.scenes import Shard, open_shards
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
-from specdrive_ros.training.target_training import descend
+from specdrive_ros.training.target_training import descend, new_accelerator
 
 KINDS = ("eagle3", "dflash")
 MASK_TOKEN = "<|fim_pad|>"  # known to Qwen's tokenizer and never in a prompt or an answer; no `<iN>` is free for this
@@ -105,17 +105,20 @@ class DraftRun:
         self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
 
     def run(self) -> dict:
-        self._check_record()
-        train, validation = (self._features(split) for split in ("train", "validation"))
+        with PartialState().main_process_first():  # the others find record and states on disk
+            self._check_record()
+            train, validation = (self._features(split) for split in ("train", "validation"))
         target = FrozenTarget.of(self.network, self.rules.forbidden)
         stage = self._stage(target, train)
         state = self.run_folder / "state.safetensors"
         with self.progress(f"{self.training.kind} {self.training.rope}", self.training.steps) as bar:
             record = train_draft(stage, train, validation, self.training, state, bar, self.log)
-        save_draft(stage.draft, self.out)
+        if PartialState().is_main_process:
+            save_draft(stage.draft, self.out)
         result = {"draft": asdict(self.training), "features": train.record, "validation": record,
                   "parameters": sum(p.numel() for p in stage.draft.parameters()), "torch": torch.__version__}  # fmt: skip
-        (self.run_folder / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        if PartialState().is_main_process:
+            (self.run_folder / "training.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
         return result
 
     def _check_record(self) -> None:
@@ -166,7 +169,7 @@ def spread(shards: list[Shard], count: int) -> list[Shard]:
 def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training: DraftTraining, state_path: Path, bar,
                 log) -> dict[str, float]:
     """Runs to the end, resuming from `state_path`. Returns the last validation record."""
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    accelerator = new_accelerator()
     optimizer = torch.optim.AdamW(stage.parameters(), weight_decay=training.weight_decay, betas=(0.9, 0.95))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
@@ -191,9 +194,13 @@ def draft_step(model, optimizer, accelerator, train, training, step, rng) -> dic
     batch = train.batch(rng.integers(len(train), size=training.batch))
     for group in optimizer.param_groups:
         group["lr"] = cosine_rate(step, training.steps, training.learning_rate, training.warmup)
-    losses = model({name: value.to(accelerator.device) for name, value in batch.items()}, rng)
+    losses = model(on_device(batch, model), rng)
     descend(accelerator, model, optimizer, losses["loss"])
     return {name: float(value.detach()) for name, value in losses.items()}
+
+
+def on_device(batch: dict[str, torch.Tensor], stage: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: value.to(device_of(stage)) for name, value in batch.items()}
 
 
 @torch.no_grad()
@@ -201,5 +208,5 @@ def evaluate_draft(stage, features: DraftFeatures, batch: int = 16) -> dict[str,
     """Means over held-out samples. The accepted length is that of teacher-forced text, the bonus token counted."""
     rng, records = np.random.default_rng(0), []
     for numbers in np.array_split(np.arange(len(features)), max(1, len(features) // batch)):
-        records.append({name: float(value) for name, value in stage(features.batch(numbers), rng).items()})
+        records.append({name: float(value) for name, value in stage(on_device(features.batch(numbers), stage), rng).items()})
     return {name: float(np.mean([record[name] for record in records])) for name in records[0]}

@@ -129,7 +129,7 @@ class Eagle3Stage(nn.Module):
     def __init__(self, draft: Eagle3, target: FrozenTarget, steps: int = STEPS):
         super().__init__()
         self.draft, self.steps = draft, steps
-        self.target = [target]  # in a list: it is not trained
+        self.target = target
         self.rope = draft.config.make_rope()
 
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator | None = None) -> dict[str, Tensor]:
@@ -137,10 +137,10 @@ class Eagle3Stage(nn.Module):
         counts = shifted(batch["loss_mask"], 2)
         first = int(counts.any(0).nonzero()[0])
         rotary = partial(self._rotary, batch["positions"])
-        passes = TrainingTimeTest(self.draft, self.target[0].embed, rotary, batch["visible"], first)
+        passes = TrainingTimeTest(self.draft, self.target.embed, rotary, batch["visible"], first)
         logits = passes.logits(batch["token_ids"], batch["taps"], self.steps)
         with torch.no_grad():
-            wanted = self.target[0].logits(shifted(batch["final"])[:, first:])
+            wanted = self.target.logits(shifted(batch["final"])[:, first:])
         counts = counts[:, first:]
         loss = eagle3_loss(logits, wanted, counts, self.draft.t2d, divisor=float(counts.sum()))
         length = 1 + torch.cumprod(loss.accuracies, 0).sum()
@@ -148,5 +148,6 @@ class Eagle3Stage(nn.Module):
 
     def _rotary(self, positions: Tensor, step: int) -> Rotary:
         """Tables [B, S, D] of rows `step` places further than where the target sees them, [3, B, S]."""
-        rows = [self.rope.rows(0, positions[:, row].numpy()) for row in range(positions.shape[1])]
-        return tuple(torch.from_numpy(table) for table in self.rope.tables(np.stack(rows, axis=1) + step))
+        rows = [self.rope.rows(0, positions[:, row].cpu().numpy()) for row in range(positions.shape[1])]
+        tables = self.rope.tables(np.stack(rows, axis=1) + step)
+        return tuple(torch.from_numpy(table).to(positions.device) for table in tables)

@@ -14,6 +14,10 @@ def frame_patches(frames: np.ndarray, target: AlpamayoTarget) -> tuple[torch.Ten
     return torch.from_numpy(np.asarray(patches)), torch.from_numpy(np.asarray(grid))
 
 
+def device_of(network: torch.nn.Module) -> torch.device:
+    return next(network.parameters()).device
+
+
 def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
     """What the text model will read of N frames: merged tokens, then each deepstack level, each [N, V, E]."""
     encoded = target.encode_images(patches, grid)
@@ -21,7 +25,7 @@ def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tens
 
 
 class FrameFeatures:
-    """Features of all frames of some shards, kept in memory as float16.
+    """Features of all frames of some shards, kept in host memory as float16.
 
     A short run never encodes what it does not draw; a long one encodes every frame once.
     """
@@ -44,7 +48,8 @@ class FrameFeatures:
         owners = np.searchsorted(self.starts, rows, "right") - 1
         frames = np.concatenate([self.shards[owner].frames(row - self.starts[owner], row - self.starts[owner] + 1)
                                  for owner, row in zip(owners.tolist(), rows.tolist())])
-        levels = torch.stack(frame_levels(self.target, *frame_patches(frames, self.target)), dim=1).half()
+        patches, grid = (tensor.to(device_of(self.target)) for tensor in frame_patches(frames, self.target))
+        levels = torch.stack(frame_levels(self.target, patches, grid), dim=1).half().cpu()
         if self.features is None:
             self.features = torch.zeros(len(self.known), *levels.shape[1:], dtype=torch.float16)
         self.features[torch.from_numpy(rows)] = levels

@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from specdrive_ros.draft.layers import RmsNorm
@@ -10,12 +10,14 @@ from specdrive_ros.draft.target_identity import fingerprint
 from specdrive_ros.target.network import AlpamayoTarget
 
 
-class FrozenTarget:
+class FrozenTarget(nn.Module):
     """embedding and head: [vocabulary, E]; forbidden: [vocabulary] bool, what the decoding rules never let it write."""
 
     def __init__(self, embedding: Tensor, norm: Tensor, head: Tensor, eps: float, forbidden: np.ndarray | None = None):
-        self.embedding, self.head = embedding.detach(), head.detach()
-        self.forbidden = torch.zeros(len(head), dtype=torch.bool) if forbidden is None else torch.from_numpy(forbidden)
+        super().__init__()
+        never = torch.zeros(len(head), dtype=torch.bool) if forbidden is None else torch.from_numpy(forbidden)
+        for name, rows in (("embedding", embedding.detach()), ("head", head.detach()), ("forbidden", never)):
+            self.register_buffer(name, rows, persistent=False)  # it goes to the device that the draft goes to
         self.norm = RmsNorm(len(norm), eps).requires_grad_(False)
         self.norm.weight.copy_(norm.detach())
         self.fingerprint = fingerprint(self.norm.weight.numpy())
@@ -28,7 +30,7 @@ class FrozenTarget:
 
     def embed(self, token_ids: Tensor | np.ndarray) -> Tensor:
         """[...] -> [..., E]."""
-        return F.embedding(torch.as_tensor(token_ids), self.embedding)
+        return F.embedding(torch.as_tensor(token_ids, device=self.embedding.device), self.embedding)
 
     def logits(self, final: Tensor) -> Tensor:
         """[..., E] as the last layer leaves it -> [..., vocabulary], the lowest number where forbidden."""

@@ -1,6 +1,7 @@
 """Makes mini from driving scenes: tokenizer, vision, reasoning and action, checkpoint folder, model card.
 
-Every stage keeps its state in the run folder; called again, it goes on where it stopped.
+Every stage keeps its state in the run folder; called again, it goes on where it stopped. Started in several processes
+(`accelerate launch`), each draws batches of its own and the first one writes.
 """
 
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from safetensors.torch import load_file, save_file
 
 from specdrive_ros.model_settings import ModelSettings
@@ -68,11 +70,13 @@ class MiniTraining:
         self.progress, self.log = progress, log
         self.train, self.validation = open_shards(data / "train"), open_shards(data / "validation")
         run_folder.mkdir(parents=True, exist_ok=True)
-        self.config = new_checkpoint_folder(checkpoint, self.train)
+        self.processes = PartialState(cpu=not torch.cuda.is_available())
         self.families = tuple(dict.fromkeys(words["family"] for shard in self.train for words in shard.words))
-        # as it will be driven: from the centre of the noise, in the families it has seen; early stopping drives it so
-        (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
-                                               f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
+        with self.processes.main_process_first():
+            self.config = new_checkpoint_folder(checkpoint, self.train)
+            # as it will be driven: from the centre of the noise, in the families it has seen; early stopping drives it so
+            (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
+                                                   f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
         self.target = new_target(self.config, reasoning.seed)
         self.best = BestCheckpoint(run_folder)
         self.start_from = start_from
@@ -89,9 +93,10 @@ class MiniTraining:
         with self.progress("reasoning and action", self.reasoning.steps) as bar:
             record = train_reasoning(stage, train, features, *held_out, self.reasoning,
                                      self.run_folder / "reasoning.safetensors", bar, self.log, self._on_evaluation)
-        save_target(self.target, self.checkpoint)
-        if self.reasoning.drive_worlds:
-            self.best.restore(self.checkpoint)
+        if self.processes.is_main_process:
+            save_target(self.target, self.checkpoint)
+            if self.reasoning.drive_worlds:
+                self.best.restore(self.checkpoint)
         return self._record(vision, record, len(train))
 
     def _vision_stage(self) -> dict[str, float]:
@@ -107,13 +112,17 @@ class MiniTraining:
             with self.progress("vision", self.vision.steps) as bar:
                 pretrain_vision(stage, self.train, self.validation, self.vision, self.run_folder / "vision.safetensors",
                                 bar, self.log)
-            accuracy = vision_accuracy(stage, FrameSampler(self.validation))
-            (self.run_folder / "vision.json").write_text(json.dumps(accuracy, indent=1))
-            save_file({name: value.contiguous() for name, value in visual.state_dict().items()}, str(finished))
+            if self.processes.is_main_process:
+                accuracy = vision_accuracy(stage, FrameSampler(self.validation))
+                (self.run_folder / "vision.json").write_text(json.dumps(accuracy, indent=1))
+                save_file({name: value.cpu().contiguous() for name, value in visual.state_dict().items()}, str(finished))
+            self.processes.wait_for_everyone()
         return json.loads((self.run_folder / "vision.json").read_text())
 
     def _on_evaluation(self, step: int, record: dict) -> None:
         """A checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
+        if not self.processes.is_main_process:
+            return
         save_target(self.target, self.checkpoint)
         if self.reasoning.drive_worlds:
             record["driven"] = share_driven(self.checkpoint, self.families, self.reasoning.drive_worlds)
@@ -125,5 +134,6 @@ class MiniTraining:
         result = {"start_from": self.start_from and str(self.start_from), "vision_accuracy": vision, "validation": record, "samples": samples,
                   "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision),
                   "reasoning": asdict(self.reasoning), "torch": torch.__version__}
-        (self.run_folder / "training.json").write_text(json.dumps(result, indent=1))
+        if self.processes.is_main_process:
+            (self.run_folder / "training.json").write_text(json.dumps(result, indent=1))
         return result

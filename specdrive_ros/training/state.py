@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
@@ -16,7 +17,10 @@ from specdrive_ros.errors import InputError
 
 
 def save_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, record: dict) -> None:
-    """Writes atomically: a run killed while saving keeps the state before."""
+    """Writes atomically: a run killed while saving keeps the state before. Of several processes the first one writes:
+    their weights are the same."""
+    if not PartialState().is_main_process:
+        return
     tensors = {f"model.{name}": value.detach().cpu().contiguous() for name, value in trainable(model)}
     for name, parameter in trainable(model):
         for key, value in optimizer.state.get(parameter, {}).items():

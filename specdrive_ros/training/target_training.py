@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
 from torch import nn
 
 from specdrive_ros.shapes import FUTURE_WAYPOINTS, WAYPOINT_TIMES_S
 from specdrive_ros.target.network import AlpamayoTarget, TextOutput
 from specdrive_ros.target.unicycle import action_to_trajectory
 from specdrive_ros.training.flow_loss import flow_loss
-from specdrive_ros.training.frame_features import FrameFeatures, frame_levels, frame_patches
+from specdrive_ros.training.frame_features import FrameFeatures, device_of, frame_levels, frame_patches
 from specdrive_ros.training.muon import optimizer_of
 from specdrive_ros.training.samples import Batch, SampleSet
 from specdrive_ros.training.scene_numbers import NUMBERS
@@ -72,7 +73,7 @@ def new_vision_stage(target: AlpamayoTarget, shard: Shard, seed: int) -> VisionS
 def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Shard], settings: VisionPretraining,
                     state_path: Path, bar, log) -> dict[str, float]:
     """Runs the first stage to its end, resuming from `state_path`. Returns validation accuracy per scene label."""
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    accelerator = new_accelerator()
     sampler, held_out = FrameSampler(train), FrameSampler(validation)
     optimizer = optimizer_of(stage, settings.weight_decay, adamw=("heads", "pos_embed"))
     step, record = load_state(state_path, stage, optimizer)
@@ -105,6 +106,13 @@ def vision_step(model, optimizer, accelerator, sampler, settings, step, rng) -> 
     return float(loss.detach())
 
 
+def new_accelerator() -> Accelerator:
+    """One process a GPU, or as many on a CPU as the launcher starts. Not every weight has a part in every loss: rows of
+    the deepest layer's heads, or a draft's."""
+    return Accelerator(cpu=not torch.cuda.is_available(),
+                       kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)])
+
+
 def descend(accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
     optimizer.zero_grad(set_to_none=True)
     accelerator.backward(loss)
@@ -121,7 +129,8 @@ def vision_accuracy(stage: VisionStage, held_out: FrameSampler, frames: int = 10
     for part in np.array_split(rows, max(1, len(rows) // 64)):
         patches, grid = frame_patches(held_out.frames(part), stage.target[0])
         labels, numbers = torch.from_numpy(held_out.labels[part]), torch.from_numpy(held_out.numbers[part])
-        _, outputs = stage(patches, grid, labels, numbers)
+        _, outputs = stage(*(tensor.to(device_of(stage)) for tensor in (patches, grid, labels, numbers)))
+        outputs = outputs.cpu()
         estimated.append(stage.heads.split(outputs)[1].numpy())
         for name, counts in stage.heads.accuracy(outputs, labels).items():
             right[name] += counts
@@ -153,8 +162,8 @@ class ReasoningStage(nn.Module):
         self.target, self.settings = target, settings
         prompt = samples.prompt
         self.prompt_length, self.rope_delta = len(prompt.token_ids), int(prompt.rope_delta)
-        self.prompt_positions = torch.from_numpy(np.asarray(prompt.position_ids))
-        self.image_rows = torch.from_numpy(np.asarray(prompt.image_rows))
+        for name, rows in (("prompt_positions", prompt.position_ids), ("image_rows", prompt.image_rows)):
+            self.register_buffer(name, torch.from_numpy(np.asarray(rows)), persistent=False)
         target.requires_grad_(True)
         target.vlm.model.visual.requires_grad_(False)
         text = target.config.text
@@ -164,10 +173,10 @@ class ReasoningStage(nn.Module):
     def text(self, ids: torch.Tensor, features: torch.Tensor) -> TextOutput:
         """ids [B, T+R], features [B, A, 1+K, V, E]. Padding stands behind the real tokens, where causality hides it."""
         batch, length = ids.shape
-        image_mask = torch.zeros(batch, length, dtype=torch.bool)
+        image_mask = torch.zeros(batch, length, dtype=torch.bool, device=ids.device)
         image_mask[:, self.image_rows] = True
         levels = features.float().permute(2, 0, 1, 3, 4).flatten(1, 3)  # [1+K, B*A*V, E]
-        beyond = torch.arange(self.prompt_length, length) + self.rope_delta
+        beyond = torch.arange(self.prompt_length, length, device=ids.device) + self.rope_delta
         positions = torch.cat([self.prompt_positions, beyond.expand(3, -1)], dim=1)[:, None].expand(3, batch, length)
         return self.target.text_forward(self.target.embed_prompt(ids, image_mask, levels[0]), positions,
                                         deepstack=list(levels[1:]), image_mask=image_mask)
@@ -179,8 +188,8 @@ class ReasoningStage(nn.Module):
     def waypoints(self, lengths: torch.Tensor, total: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Positions [3, B, 64] of the waypoints and which cache columns [B, total] they may see."""
         offset = self.prompt_length + lengths
-        positions = torch.arange(FUTURE_WAYPOINTS) + (offset + self.rope_delta)[:, None]
-        return positions.expand(3, -1, -1), torch.arange(total) < offset[:, None]
+        positions = torch.arange(FUTURE_WAYPOINTS, device=offset.device) + (offset + self.rope_delta)[:, None]
+        return positions.expand(3, -1, -1), torch.arange(total, device=offset.device) < offset[:, None]
 
     def forward(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         output = self.text(batch["token_ids"], batch["features"])
@@ -210,7 +219,7 @@ def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: Fra
                     validation_features: FrameFeatures, settings: ReasoningTraining, state_path: Path, bar, log,
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
     """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    accelerator = new_accelerator()
     optimizer = optimizer_of(stage, settings.weight_decay, adamw=("embed", "lm_head", "action_in", "action_out", "heads"))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
@@ -252,10 +261,10 @@ def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures,
     chosen = np.linspace(0, len(samples) - 1, min(count, len(samples))).astype(int)
     for part in np.array_split(chosen, max(1, len(chosen) // 32)):
         batch = samples.batch(part)
-        data = tensors(batch, features, torch.device("cpu"))
+        data = tensors(batch, features, device_of(stage))
         output = stage.text(data["token_ids"], data["features"])
         answers = data["token_ids"][:, stage.prompt_length:]
-        right = (stage.reasoning_logits(output).argmax(-1) == answers).numpy() | (batch.weights == 0)
+        right = (stage.reasoning_logits(output).argmax(-1) == answers).cpu().numpy() | (batch.weights == 0)
         slots.append(right[batch.is_visual])
         sentences.append(right.all(axis=1))
         errors.append(displacement(batch, sampled_trajectory(stage, batch, data, output)))
@@ -269,8 +278,8 @@ def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures,
 def sampled_trajectory(stage: ReasoningStage, batch: Batch, data: dict[str, torch.Tensor], output: TextOutput) -> np.ndarray:
     """[B, 64, 2] metres, from ten Euler steps on seeded noise."""
     positions, visible = stage.waypoints(data["lengths"], data["token_ids"].shape[1])
-    noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=torch.Generator().manual_seed(0))
-    action = stage.target.sample(noise, output.key_values, positions, visible).numpy()
+    noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=torch.Generator().manual_seed(0)).to(positions.device)
+    action = stage.target.sample(noise, output.key_values, positions, visible).cpu().numpy()
     return action_to_trajectory(stage.target.config.action_space, action, batch.v0).xyz[..., :2]
 
 

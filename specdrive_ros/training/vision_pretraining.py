@@ -61,17 +61,16 @@ class SceneHeads(nn.Module):
         """labels: [B, K] class numbers, -1 where a label does not apply; numbers: [B, N] in spreads, NaN where
         unknown. The last level read counts half more."""
         known = ~numbers.isnan()
-        total = torch.zeros(())
+        total = outputs[0].new_zeros(())
         for weight, level in zip([1.5] + [0.5] * (len(outputs) - 1), outputs):
             classes, estimated = self.split(level)
             wrong = nn.functional.smooth_l1_loss(estimated, numbers.nan_to_num(), reduction="none",
                                                    beta=NUMBER_TOLERANCE) * known
             total = total + weight * NUMBER_WEIGHT * (wrong.sum(0) / known.sum(0).clamp(min=1)).sum()
             for column, (name, scores) in enumerate(zip(self.scene_labels, classes)):
-                valid = labels[:, column] >= 0
-                if valid.any():
-                    loss = nn.functional.cross_entropy(scores[valid], labels[valid, column])
-                    total = total + weight * LABEL_WEIGHT.get(name, 1.0) * loss
+                wanted = labels[:, column]
+                loss = nn.functional.cross_entropy(scores, wanted, ignore_index=-1, reduction="sum")
+                total = total + weight * LABEL_WEIGHT.get(name, 1.0) * loss / (wanted >= 0).sum().clamp(min=1)
         return total / len(self.scene_labels)
 
     def accuracy(self, outputs: torch.Tensor, labels: torch.Tensor) -> dict[str, tuple[int, int]]:

@@ -49,7 +49,7 @@ def test_a_drive_shows_the_planner_both_cameras(planner):
     for observation in watched.observations:
         assert tuple(observation.frames) == BOTH
         front, tele = (observation.frames[name] for name in BOTH)
-        assert front.shape == tele.shape == (4, 96, 160, 3) and (front != tele).mean() > 0.5
+        assert front.shape == tele.shape == (4, 160, 256, 3) and (front != tele).mean() > 0.5
 
 
 def test_the_prompt_has_eight_pictures_and_each_camera_counts(planner):

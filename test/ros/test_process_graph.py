@@ -135,7 +135,7 @@ def test_drives_a_scenario_over_dds(tmp_path):
     assert [event["event"] for event in events if event["event"] != "label"] == [
         "start", "hand_over", "outcome", "finished",
     ]
-    assert cycles and all(cycle.rgb.shape == (96, 160, 3) for cycle in cycles)
+    assert cycles and all(cycle.rgb.shape == (160, 256, 3) for cycle in cycles)
     assert all(len(cycle.plan.xyz) == 64 for cycle in cycles)
     planned = [cycle for cycle in cycles if cycle.source == "planned"]  # a busy machine has others beside them
     assert planned and all(cycle.plan.reasoning for cycle in planned)

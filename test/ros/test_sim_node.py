@@ -64,8 +64,8 @@ def test_topics_types_frames_and_stamps_are_carlas(graph):
     assert graph.spin_until(lambda: all(len(messages) > 2 for messages in streams))
     image, info, odometry = (ear.heard[name][-1] for name in ("image", "info", "odometry"))
     assert (image.encoding, image.header.frame_id) == ("bgra8", "ego_vehicle/rgb_front")
-    assert (image.width, image.height, image.step) == (160, 96, 640)
-    assert info.header.frame_id == image.header.frame_id and (info.width, info.height) == (160, 96)
+    assert (image.width, image.height, image.step) == (256, 160, 1024)
+    assert info.header.frame_id == image.header.frame_id and (info.width, info.height) == (256, 160)
     assert info.k[0] > 0 and info.p[0] == info.k[0]
     assert (odometry.header.frame_id, odometry.child_frame_id) == ("map", "ego_vehicle")
     assert odometry.twist.twist.linear.x > 0.5

@@ -42,7 +42,7 @@ def test_frames_are_the_same_bytes_for_the_same_seed(family):
         for world in worlds:
             world.step(0.05, world.expert_command())
     same, again, other = (render(world) for world in worlds)
-    assert same.shape == (96, 160, 3) and same.dtype == np.uint8
+    assert same.shape == (160, 256, 3) and same.dtype == np.uint8
     assert same.tobytes() == again.tobytes() == render(worlds[0]).tobytes()
     assert same.tobytes() != other.tobytes()
 

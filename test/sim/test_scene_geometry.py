@@ -63,3 +63,27 @@ def test_the_numbers_point_at_what_the_picture_shows():
 def test_what_is_not_there_has_no_place():
     geometry = seen(make_world("cruise", 5))
     assert all(math.isnan(geometry[name]) for name in ("signal_gap", "obstacle_gap", "obstacle_left", "pass_left"))
+
+
+@pytest.mark.parametrize("family, role", [("pedestrian", "person"), ("emergency_stop", "person"), ("cut_in", "cut_in")])
+def test_the_numbers_of_who_crosses_our_way_point_at_them_in_the_picture(family, role):
+    world = make_world(family, 3)
+    while math.isnan(seen(world)[f"{role}_left"]):
+        drive(world, 0.25)
+    geometry, thing = geometry_of(world, world.intent), getattr(world.intent, role)
+    ahead = math.expm1(geometry[f"{role}_gap"]) + FRONT_FROM_AXLE_M + 0.5 * thing.size.length_m
+    camera = world.cameras["rgb_front"]
+    u, v = project(camera, np.array([[ahead, geometry[f"{role}_left"], 0.8]]))[0, :2]
+    with_it, without_it = render(world), render(world, without=[thing.id])
+    rows, columns = slice(int(v) - 6, int(v) + 7), slice(int(u) - 6, int(u) + 7)
+    assert np.any(with_it[rows, columns] != without_it[rows, columns])
+
+
+@pytest.mark.parametrize("family, name", [("stop_sign", "stop_sign_gap"), ("merge", "lane_end_gap")])
+def test_the_gap_to_a_line_falls_by_what_was_driven(family, name):
+    world = make_world(family, 3)
+    while math.isnan(seen(world)[name]):
+        drive(world, 0.25)
+    before, place = math.expm1(geometry_of(world, world.intent)[name]), world.ego_s
+    drive(world, 1.0)
+    assert before - math.expm1(seen(world)[name]) == pytest.approx(world.ego_s - place, abs=1e-6) and before > 1.0

@@ -1,18 +1,25 @@
 """The whole of training, small: it runs, learns, resumes to the same weights, and leaves a loadable checkpoint."""
 
+import os
+import subprocess
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from specdrive_ros.model_settings import find_model
 from specdrive_ros.sim.scenario import FAMILIES
 from specdrive_ros.target.checkpoint import load_target
+from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.mini import MiniTraining
+from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds, write_shard
-from specdrive_ros.training.target_training import ReasoningTraining
-from specdrive_ros.training.vision_pretraining import VisionPretraining
+from specdrive_ros.training.target_training import ReasoningStage, ReasoningTraining, new_vision_stage, tensors
+from specdrive_ros.training.vision_pretraining import FrameSampler, VisionPretraining
 
 VISION = VisionPretraining(steps=2, batch=4)
 LOG = SimpleNamespace(add_scalar=lambda *_: None)
@@ -71,3 +78,45 @@ def test_training_lowers_its_loss(data, tmp_path):
     run.log = log
     run.run()
     assert sum(losses[-3:]) < 0.8 * sum(losses[:3])
+
+
+def test_two_processes_train_one_model_and_the_first_one_writes(data, tmp_path):
+    run = tmp_path / "run"
+    command = [
+        sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2", "-m", "specdrive_ros",
+        "train", "target", "--data", data, "--run", run, "--vision-steps", "2", "--steps", "2", "--batch", "2",
+        "--evaluate-every", "1", "--drive-worlds", "0", "--threads", "1",
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("slot_words") == 1 and done.stderr.count("vision: 2/2") == 1
+    assert len((run / "curve.jsonl").read_text().splitlines()) == 2
+    load_target(run / "checkpoint")
+
+
+class Known:
+    """Features of one batch."""
+
+    def __init__(self, features: torch.Tensor):
+        self.features = features
+
+    def __getitem__(self, _rows) -> torch.Tensor:
+        return self.features
+
+
+def test_everything_a_step_needs_goes_to_the_device_of_the_model(data, tmp_path):
+    """On torch's meta device, which like a GPU refuses to mix its tensors with the host's."""
+    run = training(data, tmp_path / "run", steps=1)
+    frames, labels, numbers = FrameSampler(run.train).draw(np.random.default_rng(0), 4)
+    patches, grid = frame_patches(frames, run.target)
+    samples = SampleSet(run.train, run.config, TargetTokenizer.load(run.config), np.asarray(grid))
+    batch = samples.batch(np.arange(2))
+    features = FrameFeatures(run.target, run.train)[batch.frame_rows]
+    stages = new_vision_stage(run.target, run.train[0], seed=0), ReasoningStage(run.target, samples, run.reasoning)
+    vision, reasoning = (stage.to("meta") for stage in stages)
+    loss, _ = vision(patches.to("meta"), grid, torch.from_numpy(labels).to("meta"), torch.from_numpy(numbers).to("meta"))
+    loss.backward()
+    losses = reasoning(tensors(batch, Known(features), torch.device("meta")))
+    sum(losses.values()).backward()
+    assert all(value.device.type == "meta" for value in losses.values())
