@@ -28,9 +28,9 @@ _ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-# Times the weights in float32, at the most while a session is opened. Measured on a graph of the exported kind (two decoder
-# layers and a head, 138 million numbers, one thread; memory of its own, not mapped files): 1.75 from bfloat16, 1.02 from
-# float32.
+# Times the weights in float32, at the most while a session is opened. Measured on a graph of the exported kind (two
+# decoder layers and a head, 138 million numbers, one thread; its own memory, not mapped files): 1.75 from bfloat16,
+# 1.02 from float32.
 _OF_A_SESSION = 2
 _NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
