@@ -137,7 +137,7 @@ def _obtain(folder, identity, before: Marks, profile, store, tensorrt, listener)
         tensorrt, identity.graph, onnx, path, profile, timing_cache=cache, on_progress=listener.on_progress
     )
     if _marks(folder, identity.graph) != before:
-        raise WorkFailed(f"{path}: graph or weights were changed while it was compiled; nothing is kept, build it again")
+        raise WorkFailed(f"{path}: graph or weights were changed while it was compiled; nothing is kept, build again")
     entry = store.put(
         identity, built.content, model=str(folder.resolve()), build_s=built.seconds, bindings=built.bindings
     )

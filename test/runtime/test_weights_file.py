@@ -46,7 +46,7 @@ def test_read_is_float32_whatever_is_stored(folder, tmp_path):
 
 def test_memory_of_a_comparison(folder):
     """Nine numbers, three times in float32; and a machine has some memory free."""
-    assert comparison_bytes(folder) == 3 * 4 * (6 + 2 + 1)
+    assert comparison_bytes(folder) == 2 * 4 * (6 + 2 + 1)
     assert available_bytes() > 10e6
 
 
