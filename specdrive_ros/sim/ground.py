@@ -15,7 +15,7 @@ MARK_VIEW_M = 72.0
 TEXTURE_PX_PER_M = 8.0
 TEXTURE_SIZE = 256
 TEXTURE_TILES = 4  # so large that hardly a pixel needs the slow wrap-around
-SMOOTH_ROWS = 10  # below the horizon
+SMOOTH_SHARE = 1 / 16  # of the picture's rows, below the horizon
 TEXTURE_TILE_M = TEXTURE_SIZE / TEXTURE_PX_PER_M
 
 # Samples of the reference line (every 0.5 m) that are drawn, relative to the ego's own.
@@ -132,7 +132,7 @@ def _draw_zebra(view: View, ego_s: float) -> None:
 def _roughen(view: View) -> None:
     """World-fixed grain on the ground: it moves past as a real surface does."""
     camera = view.camera
-    first = view.horizon_row // SUPERSAMPLE + SMOOTH_ROWS
+    first = view.horizon_row // SUPERSAMPLE + round(SMOOTH_SHARE * camera.height)
     rows = camera.height - first
     if rows <= 0:
         return
@@ -152,7 +152,7 @@ def _roughen(view: View) -> None:
         flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
         borderMode=cv2.BORDER_WRAP,
     )
-    fade = view.scenery.texture_strength * _fade(rows)
+    fade = view.scenery.texture_strength * _fade(rows, camera.height)
     grain = (128.0 + grain * fade - 128.0 * fade).astype(np.uint8)
     grain = cv2.resize(
         grain, (SUPERSAMPLE * camera.width, SUPERSAMPLE * rows), interpolation=cv2.INTER_NEAREST
@@ -162,9 +162,9 @@ def _roughen(view: View) -> None:
 
 
 @lru_cache(maxsize=128)
-def _fade(rows: int) -> np.ndarray:
+def _fade(rows: int, height: int) -> np.ndarray:
     """[rows, 1]: far ground is smooth."""
-    return np.minimum(1.0, (np.arange(rows, dtype=np.float32) + 7.0) / 50.0)[:, None]
+    return np.minimum(1.0, (np.arange(rows, dtype=np.float32) + height / 24) / (height * 30 / 96))[:, None]
 
 
 @lru_cache(maxsize=1)

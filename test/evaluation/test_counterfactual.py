@@ -7,6 +7,7 @@ import pytest
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.evaluation import counterfactual
 from specdrive_ros.evaluation.counterfactual import KINDS, Flip, approaches, expert_differs, flips, listing, main, without
+from specdrive_ros.shapes import PICTURE_SIZE
 from specdrive_ros.sim.scenario import make_world
 from specdrive_ros.sim.world import Command
 
@@ -56,7 +57,7 @@ def test_only_the_thing_changes(kind):
     one, other = at.as_it_is, at.flipped
     assert one.history is other.history and one.t0_ns == other.t0_ns == round(at.time_s * 1e9)
     changed = (one.frames["rgb_front"] != other.frames["rgb_front"]).any(-1)
-    assert changed.shape == (4, 160, 256) and all(0 < share < 0.3 for share in changed.mean((1, 2)))
+    assert changed.shape == (4, *PICTURE_SIZE) and all(0 < share < 0.3 for share in changed.mean((1, 2)))
     thing, gap_m = KINDS[kind].thing(world)
     assert at.gap_m == pytest.approx(gap_m) and at.further in (1, -1) and at.shown in KINDS[kind].states
     if kind != "signal":

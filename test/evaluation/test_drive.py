@@ -20,7 +20,7 @@ from specdrive_ros.evaluation.recording import DriveRecording
 from specdrive_ros.evaluation.report import report_html
 from specdrive_ros.evaluation.summary import summary_text
 from specdrive_ros.plan import Plan
-from specdrive_ros.shapes import FUTURE_WAYPOINTS, NANOSECONDS
+from specdrive_ros.shapes import FUTURE_WAYPOINTS, NANOSECONDS, PICTURE_SIZE
 from specdrive_ros.sim.pinhole import FRONT_CAMERA
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 
@@ -110,7 +110,7 @@ def test_observations_end_at_t0_and_hold_four_frames_and_the_true_history():
         stamps = observation.frame_stamps_ns["rgb_front"]
         np.testing.assert_array_equal(np.diff(stamps), NANOSECONDS // 10)
         assert stamps[-1] == observation.t0_ns
-        assert observation.frames["rgb_front"].shape == (4, 160, 256, 3)
+        assert observation.frames["rgb_front"].shape == (4, *PICTURE_SIZE, 3)
         speeds = np.linalg.norm(np.diff(observation.history.xyz, axis=0), axis=1) / 0.1
         assert abs(speeds[-1] - observation.history.speed_mps) < 0.2
     frames = [observation.frames["rgb_front"] for observation in planner.observations]

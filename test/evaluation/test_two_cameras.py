@@ -11,6 +11,7 @@ from specdrive_ros.cli import drive as drive_command  # noqa: E402
 from specdrive_ros.cycle import Planner  # noqa: E402
 from specdrive_ros.errors import InputError  # noqa: E402
 from specdrive_ros.evaluation.drive import DriveLog, drive_all_offline  # noqa: E402
+from specdrive_ros.shapes import PICTURE_SIZE  # noqa: E402
 from specdrive_ros.sim.camera import render  # noqa: E402
 from specdrive_ros.sim.pinhole import CAMERAS  # noqa: E402
 from specdrive_ros.sim.scenario import make_world  # noqa: E402
@@ -49,7 +50,7 @@ def test_a_drive_shows_the_planner_both_cameras(planner):
     for observation in watched.observations:
         assert tuple(observation.frames) == BOTH
         front, tele = (observation.frames[name] for name in BOTH)
-        assert front.shape == tele.shape == (4, 160, 256, 3) and (front != tele).mean() > 0.5
+        assert front.shape == tele.shape == (4, *PICTURE_SIZE, 3) and (front != tele).mean() > 0.5
 
 
 def test_the_prompt_has_eight_pictures_and_each_camera_counts(planner):

@@ -16,6 +16,7 @@ from specdrive_ros.ros.domain import own_domain
 pytest.importorskip("specdrive_ros.msg")
 from specdrive_ros.ros.drive_listener import DriveListener  # noqa: E402
 from specdrive_ros.ros.process_graph import Child, NodeProcess, ProcessGraph, end_all  # noqa: E402
+from specdrive_ros.shapes import PICTURE_SIZE  # noqa: E402
 
 from .conftest import PATIENCE_S  # noqa: E402
 
@@ -135,7 +136,7 @@ def test_drives_a_scenario_over_dds(tmp_path):
     assert [event["event"] for event in events if event["event"] != "label"] == [
         "start", "hand_over", "outcome", "finished",
     ]
-    assert cycles and all(cycle.rgb.shape == (160, 256, 3) for cycle in cycles)
+    assert cycles and all(cycle.rgb.shape == (*PICTURE_SIZE, 3) for cycle in cycles)
     assert all(len(cycle.plan.xyz) == 64 for cycle in cycles)
     planned = [cycle for cycle in cycles if cycle.source == "planned"]  # a busy machine has others beside them
     assert planned and all(cycle.plan.reasoning for cycle in planned)

@@ -18,7 +18,7 @@ from specdrive_ros.ros import qos  # noqa: E402
 from specdrive_ros.ros.conversions import nanoseconds  # noqa: E402
 from specdrive_ros.ros.perception import decode_message  # noqa: E402
 from specdrive_ros.ros.sim_node import MOST_TICKS_AT_ONCE, SimNode  # noqa: E402
-from specdrive_ros.shapes import NANOSECONDS  # noqa: E402
+from specdrive_ros.shapes import NANOSECONDS, PICTURE_SIZE  # noqa: E402
 from specdrive_ros.sim.camera import render  # noqa: E402
 from specdrive_ros.sim.scenario import make_world  # noqa: E402
 from specdrive_ros.sim.scenario_playback import TICK_S  # noqa: E402
@@ -64,8 +64,9 @@ def test_topics_types_frames_and_stamps_are_carlas(graph):
     assert graph.spin_until(lambda: all(len(messages) > 2 for messages in streams))
     image, info, odometry = (ear.heard[name][-1] for name in ("image", "info", "odometry"))
     assert (image.encoding, image.header.frame_id) == ("bgra8", "ego_vehicle/rgb_front")
-    assert (image.width, image.height, image.step) == (256, 160, 1024)
-    assert info.header.frame_id == image.header.frame_id and (info.width, info.height) == (256, 160)
+    rows, columns = PICTURE_SIZE
+    assert (image.width, image.height, image.step) == (columns, rows, 4 * columns)
+    assert info.header.frame_id == image.header.frame_id and (info.width, info.height) == (columns, rows)
     assert info.k[0] > 0 and info.p[0] == info.k[0]
     assert (odometry.header.frame_id, odometry.child_frame_id) == ("map", "ego_vehicle")
     assert odometry.twist.twist.linear.x > 0.5

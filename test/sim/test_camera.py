@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.shapes import PICTURE_SIZE
 from specdrive_ros.sim.camera import FRONT_CAMERA, project, render
 from specdrive_ros.sim.ego import Command
 from specdrive_ros.sim.pinhole import NEAR_M
@@ -42,7 +43,7 @@ def test_frames_are_the_same_bytes_for_the_same_seed(family):
         for world in worlds:
             world.step(0.05, world.expert_command())
     same, again, other = (render(world) for world in worlds)
-    assert same.shape == (160, 256, 3) and same.dtype == np.uint8
+    assert same.shape == (*PICTURE_SIZE, 3) and same.dtype == np.uint8
     assert same.tobytes() == again.tobytes() == render(worlds[0]).tobytes()
     assert same.tobytes() != other.tobytes()
 
