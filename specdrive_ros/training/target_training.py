@@ -107,10 +107,9 @@ def vision_step(model, optimizer, accelerator, sampler, settings, step, rng) -> 
 
 
 def new_accelerator() -> Accelerator:
-    """One process a GPU, or as many on a CPU as the launcher starts. Not every weight has a part in every loss: rows of
-    the deepest layer's heads, or a draft's."""
+    """One process a GPU, or as many on a CPU as the launcher starts. Buffers are the same in all of them."""
     return Accelerator(cpu=not torch.cuda.is_available(),
-                       kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)])
+                       kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])
 
 
 def descend(accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
