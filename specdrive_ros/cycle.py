@@ -108,8 +108,6 @@ class Planner:
         """Where all would be late; 0: never. Raises `InputError` for a number that is not fewer."""
         if not 0 <= steps < self.networks.flow_steps:
             raise InputError(f"action_steps_late: {steps}; should be from 0 to {self.networks.flow_steps - 1}")
-        if steps:
-            self.networks.prepare_steps()
         self.action_steps_late = steps
 
     @property

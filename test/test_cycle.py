@@ -303,13 +303,6 @@ def test_action_steps_that_are_not_fewer_are_refused(planner, steps):
         planner.allow_fewer_action_steps(steps)
 
 
-def test_fewer_action_steps_need_the_graph_of_one_step(exported, tmp_path):
-    folder = shutil.copytree(exported, tmp_path / "old", ignore=shutil.ignore_patterns("action_step.onnx"))
-    with pytest.raises(InputError, match="action_step.onnx: no such graph"):
-        Planner.load(folder, threads=1, action_steps_late=3)
-    assert Planner.load(folder, threads=1).action_steps_late == 0
-
-
 def test_warm_up_measures_and_leaves_nothing_behind(planner, observation):
     free = planner.plan(observation)
     stages = planner.warm_up(2)

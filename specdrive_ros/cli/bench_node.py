@@ -50,10 +50,12 @@ def lines_of(document: dict) -> list[str]:
 
     sources = ", ".join(f"{count} {source}" for source, count in document["sources"].items())
     memory = document["memory_mib"]
+    medians = "   ".join(f"{stage} {each['median']:.1f}" for stage, each in document["stages_ms"].items())
     return [
         f"{document['model']}: {document['messages']} trajectories ({sources}), {document['late']} late",
         f"picture to trajectory, ms   {shown('latency_ms')}",
         f"of that ROS, ms             {shown('ros_overhead_ms')}",
+        f"stages' medians, ms         {medians}",
         f"between trajectories, ms    {shown('silence_ms')}",
         f"start to active {document['start_to_active_s']:.2f} s, SIGINT to end {document['sigint_to_exit_s']:.2f} s",
         f"memory {memory['first']:.1f} to {memory['last']:.1f} MiB, threads {document['threads']['last']}, "

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import SEEN
 
-ENGINE_GRAPHS = ("vision", "text", "action_step")
 DRAFT_ENGINE_GRAPHS = ("eagle3_newest", "eagle3_step", "dflash_context", "dflash_block")
 PAST = "past_"  # every input past_0 … past_L-1
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdrive_ros.engine.axes import DRAFT_ENGINE_GRAPHS, ENGINE_GRAPHS
+from specdrive_ros.engine.axes import DRAFT_ENGINE_GRAPHS
 from specdrive_ros.engine.builder import Progress, build_engine
 from specdrive_ros.engine.cuda_driver import device_at_hand
 from specdrive_ros.engine.faults import EngineFault, EngineMissing
@@ -21,7 +21,7 @@ from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.engine.tensorrt import TensorRT, find_tensorrt
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.model_settings import find_model
-from specdrive_ros.runtime.bindings import ADDED
+from specdrive_ros.runtime.bindings import ADDED, GRAPHS
 
 TIMING_CACHE = "timing.cache"
 COMPILED = ("fp32", "fp8", "int8w", "int4w")  # variants engines are built from; a profile's precision comes on top
@@ -77,7 +77,7 @@ def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:
     """Graphs of the profile for this folder: a target's, or those of the draft that lies there."""
     target = (folder / "text.onnx").is_file()
     if target or not any((folder / f"{name}.onnx").is_file() for name in DRAFT_ENGINE_GRAPHS):
-        return [name for name in ENGINE_GRAPHS if name in profile.graphs]
+        return [name for name in GRAPHS if name in profile.graphs]
     names = [name for name in DRAFT_ENGINE_GRAPHS if (folder / f"{name}.onnx").is_file()]
     missing = [name for name in names if name not in profile.graphs]
     if missing:
@@ -116,7 +116,7 @@ def target_name(targets: tuple[str, ...]) -> str:
 
 
 def export_remedy(folder: Path, graph: str) -> str:
-    target = "" if graph in ENGINE_GRAPHS else " --target MODEL"
+    target = "" if graph in GRAPHS else " --target MODEL"
     return f"export it with: ./specdrive export {folder} {folder}{target}"
 
 
@@ -162,6 +162,7 @@ def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
     try:
         import onnx
 
+        from specdrive_ros.engine.past_rows import add_past_rows
         from specdrive_ros.engine.precision import to_precision
         from specdrive_ros.engine.seen_rows import add_seen_rows
         from specdrive_ros.engine.token_choice import add_choice
@@ -169,5 +170,5 @@ def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
         raise InputError(f"{graph} in {precision}: onnx is not installed; pip install onnx") from None
     rewritten = to_precision(onnx.load(str(path), load_external_data=False), precision)
     if graph in ADDED:
-        rewritten = (add_choice if graph == "text" else add_seen_rows)(rewritten)
+        rewritten = {"text": add_choice, "action_step": add_past_rows}.get(graph, add_seen_rows)(rewritten)
     return rewritten.SerializeToString()

@@ -3,7 +3,7 @@
     measure_node("mini", minutes=10, faults=True, log_dir=out)
 
 Latency is that of the outside: from the picture handed to DDS to the trajectory of its stamp taken from DDS. What ROS
-itself adds is that, less the stages the planner says it worked. With faults, each is on for FAULT_S, then off for as
+itself adds is that, less the stages the planner says it worked and the wait for its cycle before. With faults, each is on for FAULT_S, then off for as
 long. `waited_s` is what the planner's threads waited for a processor that others had: where that is much, the times
 are the machine's. Does not know what a plan is.
 """
@@ -37,7 +37,7 @@ READY_S = 120.0
 LOOK_S = 1.0
 SPIN_S = 0.05
 KEPT_STAMPS = 600  # a minute
-WORK = ("decode", "vision", "prefill", "draft", "verify", "action", "check")
+WORK = ("wait", "decode", "vision", "prefill", "draft", "verify", "action", "check")
 SOURCES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
 
 
@@ -48,6 +48,7 @@ class Heard:
     latency_ms: list[float] = field(default_factory=list)
     overhead_ms: list[float] = field(default_factory=list)
     gaps_ms: list[float] = field(default_factory=list)
+    stages_ms: dict[str, list[float]] = field(default_factory=dict)
     sources: Counter = field(default_factory=Counter)
     late: int = 0
     cycles: int = 0
@@ -95,6 +96,8 @@ class Listener:
         if latency_ms is not None and message.fallback_reason == CycleStats.NONE:
             stages = stages_ms(message)
             self.heard.overhead_ms.append(latency_ms - sum(stages[stage] for stage in WORK))
+            for stage, ms in stages.items():
+                self.heard.stages_ms.setdefault(stage, []).append(ms)
 
 
 def measure_node(
@@ -189,6 +192,7 @@ def _document(
         "faults": sorted(FAULTS) if faults else [],
         "latency_ms": quantiles(heard.latency_ms),
         "ros_overhead_ms": quantiles(heard.overhead_ms),
+        "stages_ms": {stage: quantiles(values) for stage, values in heard.stages_ms.items()},
         "silence_ms": quantiles(heard.gaps_ms),
         "messages": sum(heard.sources.values()),
         "lost": heard.cycles - sum(heard.sources.values()),

@@ -14,20 +14,23 @@ them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R,
 | | deepstack | [K, T, E] | | | |
 | | logit_rows | [R] int64 | | | |
 | | past_0 … past_L-1 | [S, 2, H, D] | | | |
-| action | noise | [W, 2] | | action | [W, 2] |
+| action_step | noise | [W, 2] | | action | [W, 2], one step later |
+| | time | [1, 1, 1], flow time | | | |
 | | cos, sin | [W, D] | | | |
-| | past_0 … past_L-1 | [S, 2, H, D], rows the waypoints may see | | | |
-| action_step | as action, and time after noise | [1, 1, 1], flow time | | action | [W, 2], one step later |
+| | keys_0 … keys_L-1 | [H, S, D], of the rows the waypoints may see | | | |
+| | values_0 … values_L-1 | [H, S, D], the same | | | |
 
-`action` holds every Euler step in one graph, for ONNX Runtime; `action_step` one of them, for engines: they run it
-step after step without leaving the device, and unrolled it takes minutes to compile.
+`action_step` is one Euler step, run as often as the action head has them: all of them in one graph are no faster, but
+take a second to open and minutes to compile.
 
-Engines of text have more than the exported graph, added when they are compiled (`engine/token_choice.py`):
+Engines of text and of the action step have more than the exported graph, added when they are compiled (`engine/token_choice.py`,
+`engine/past_rows.py`):
 
 | graph | input | shape | | output | shape |
 |---|---|---|---|---|---|
 | text | forbidden | [vocabulary], 0 or HIDDEN, added to logits | | choices | [R] int32, the largest logit's token |
 | | | | | best | [R], that logit |
+| action_step | past_0 … past_L-1 | [S, 2, H, D], in place of keys and values | | | |
 
 Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` those it can say:
 
@@ -55,9 +58,8 @@ from dataclasses import asdict, dataclass
 
 from specdrive_ros.errors import InputError
 
-EXPORT_VERSION = 1
-GRAPHS = ("vision", "text", "action")
-ACTION_STEP = "action_step"
+EXPORT_VERSION = 2
+GRAPHS = ("vision", "text", "action_step")
 HIDDEN = -1e9  # what the mask adds to a score that must not count; finite, so that no engine makes NaN of it
 
 VISION_INPUTS = ("patches", "grid_rows", "grid_weights", "cos", "sin")
@@ -68,6 +70,7 @@ CHOICE_OUTPUTS = ("choices", "best")
 SEEN = "seen"
 ADDED = {  # graph -> what its engine has more; another addition makes other engines
     "text": "greedy choice 1",
+    "action_step": "past rows 1",
     "eagle3_newest": "seen rows 1",
     "dflash_block": "seen rows 1",
 }
@@ -101,13 +104,16 @@ def text_outputs(layers: int) -> list[str]:
     return ["logits", "taps", *new_names(layers)]
 
 
-def action_inputs(layers: int) -> list[str]:
-    return ["noise", "cos", "sin", *past_names(layers)]
+def keys_names(layers: int) -> list[str]:
+    return [f"keys_{layer}" for layer in range(layers)]
+
+
+def values_names(layers: int) -> list[str]:
+    return [f"values_{layer}" for layer in range(layers)]
 
 
 def action_step_inputs(layers: int) -> list[str]:
-    noise, *others = action_inputs(layers)
-    return [noise, "time", *others]
+    return ["noise", "time", "cos", "sin", *keys_names(layers), *values_names(layers)]
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class GraphRecord:
     """What an exported graph says about itself in its metadata.
 
     tap_layers:   hidden states in the text graph's `taps`, or those that a draft's graph reads
-    flow_steps:   Euler steps in the action graph, 0 in a draft's
+    flow_steps:   Euler steps of the action head, 0 in a draft's
     weights:      weights file -> sha256 of the checkpoint it was exported from
     variant:      fp32 as exported, else the precision or quantisation it was rewritten to
     """

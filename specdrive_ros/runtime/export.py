@@ -11,7 +11,7 @@ import gc
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from torch.export import Dim
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.runtime.bindings import (
     ACTION_OUTPUTS,
-    ACTION_STEP,
     VISION_INPUTS,
     VISION_OUTPUTS,
     GraphRecord,
@@ -42,7 +41,7 @@ from specdrive_ros.runtime.torch_networks import TorchNetworks
 from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_files
 from specdrive_ros.target.checkpoint import load_target, outline_target
 from specdrive_ros.target.config import TargetConfig
-from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget, flow_times
+from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
 from specdrive_ros.target.rope import text_positions
 
 OPSET = 20  # the first with Gelu; every engine's parser knows it
@@ -94,10 +93,6 @@ def export_checkpoint(
         record = GraphRecord(name, tap_layers, flow_steps, hashes)
         onnx.helper.set_model_props(graph, record.to_metadata())
         save_graph(graph, folder, name)
-        if name == ACTION_STEP:  # of one trace both: the step alone, and all steps
-            unroll(graph, "noise", "time", flow_times(flow_steps)[:-1])
-            onnx.helper.set_model_props(graph, replace(record, graph="action").to_metadata())
-            save_graph(graph, folder, "action")
     if not comparing:
         return []
     comparisons = compare(
@@ -170,7 +165,7 @@ def _tracers(
     target: AlpamayoTarget, stored: StoredWeights, tap_layers: tuple[int, ...], flow_steps: int
 ) -> dict[str, Callable[[], onnx.ModelProto]]:
     layers = target.config.text.num_hidden_layers
-    each_past = [{0: DYNAMIC}] * layers
+    each_past, each_laid_out = [{0: DYNAMIC}] * layers, [{1: DYNAMIC}] * layers
     of = partial(trace_graph, stored)
     return {
         "vision": lambda: of(
@@ -182,49 +177,11 @@ def _tracers(
             text_outputs(layers),
             (*[{0: DYNAMIC}] * 3, {0: DYNAMIC, 1: DYNAMIC}, {1: DYNAMIC}, {0: DYNAMIC}, each_past),
         ),
-        ACTION_STEP: lambda: of(
+        "action_step": lambda: of(
             ActionStep(target, flow_steps), lambda: _action_example(target.config), action_step_inputs(layers),
-            ACTION_OUTPUTS, ({}, {}, {}, {}, each_past),
+            ACTION_OUTPUTS, ({}, {}, {}, {}, each_laid_out, each_laid_out),
         ),
     }  # fmt: skip
-
-
-def unroll(step: onnx.ModelProto, state: str, time: str, times: np.ndarray) -> onnx.ModelProto:
-    """The graph of a step `state, time -> next state` as a graph of all steps, with `times` as constants.
-
-    Only what depends on state or time is repeated; tracing every step would take ten times as long.
-    """
-    graph, (output,) = step.graph, [value.name for value in step.graph.output]
-    changing, once, repeated = {state, time}, [], []
-    for node in graph.node:
-        part = repeated if changing.intersection(node.input) else once
-        part.append(node)
-        if part is repeated:
-            changing.update(node.output)
-    nodes, current = list(once), state
-    for index, value in enumerate(times):
-        renamed = {name: f"{name}.{index}" for name in changing} | {state: current, time: f"{time}.{index}"}
-        if index == len(times) - 1:
-            renamed[output] = output
-        nodes += [_renamed(node, renamed, index) for node in repeated]
-        graph.initializer.append(
-            onnx.numpy_helper.from_array(np.full((1, 1, 1), value, np.float32), f"{time}.{index}")
-        )
-        current = renamed[output]
-    inputs = [value for value in graph.input if value.name != time]
-    for field, values in ((graph.node, nodes), (graph.input, inputs)):
-        del field[:]
-        field.extend(values)
-    return step
-
-
-def _renamed(node: onnx.NodeProto, names: dict[str, str], index: int) -> onnx.NodeProto:
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    copy.name = f"{node.name}.{index}"
-    copy.input[:] = [names.get(name, name) for name in node.input]
-    copy.output[:] = [names.get(name, name) for name in node.output]
-    return copy
 
 
 def trace_graph(
@@ -295,12 +252,14 @@ def _text_example(config: TargetConfig) -> tuple:
 
 def _action_example(config: TargetConfig) -> tuple:
     waypoints, head = config.action_space.n_waypoints, config.text.head_dim
+    past = [torch.randn(config.text.num_key_value_heads, 9, head) for _ in range(2 * config.text.num_hidden_layers)]
     return (
         torch.randn(waypoints, 2),
         torch.zeros(1, 1, 1),
         torch.randn(waypoints, head),
         torch.randn(waypoints, head),
-        _past_example(config, 9),
+        past[::2],
+        past[1::2],
     )
 
 

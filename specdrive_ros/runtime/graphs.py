@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget, flow_times
+from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
 
 
 def default_tap_layers(layers: int) -> tuple[int, ...]:
@@ -81,16 +81,18 @@ class DecoderLayer(nn.Module):
         Returns hidden [T, E] and the new keys and values [T, 2, H, D].
         """
         projection, gate_up = self._weights()
-        query, new = self._project(hidden, projection, cos, sin)
-        hidden = hidden + self._attend(query, *self.with_past(past, new), mask)
+        query, key, value = self._project(hidden, projection, cos, sin)
+        keys, values, new = self.with_past(past, key, value)
+        hidden = hidden + self._attend(query, keys, values, mask)
         return hidden + self._feed_forward(hidden, gate_up), new
 
-    def with_past(self, past: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
-        """past [S, 2, H, D] and new [T, 2, H, D] -> keys and values [H, S + T, D]."""
-        return keys_and_values(torch.cat([past, new]))
+    def with_past(self, past: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """past [S, 2, H, D], new key and value [T, H, D] -> keys and values [H, S + T, D] and new rows [T, 2, H, D]."""
+        new = torch.cat([key, value], 1).reshape(-1, 2, self.heads, self.head_size)
+        return *keys_and_values(torch.cat([past, new])), new
 
     def _project(self, hidden: Tensor, projection: Tensor, cos: Tensor, sin: Tensor):
-        """-> scaled queries [H, G T, D] and new keys and values [T, 2, H, D]."""
+        """-> scaled queries [H, G T, D], new keys and new values, each [T, H, D]."""
         layer, attention = self.layer, self.layer.self_attn
         normed = rms_norm(hidden, layer.input_layernorm.weight, layer.input_layernorm.variance_epsilon)
         fused = F.linear(normed, projection).reshape(-1, self.query_heads + 2 * self.heads, self.head_size)
@@ -101,8 +103,7 @@ class DecoderLayer(nn.Module):
         key = rms_norm(key, attention.k_norm.weight, attention.k_norm.variance_epsilon)
         query, key = rotate(torch.cat([query, key], 1), cos, sin).split([self.query_heads, self.heads], 1)
         query = query.reshape(-1, self.heads, self.groups, self.head_size).permute(1, 2, 0, 3)
-        new = torch.cat([key, value], 1).reshape(-1, 2, self.heads, self.head_size)
-        return query.reshape(self.heads, -1, self.head_size), new
+        return query.reshape(self.heads, -1, self.head_size), key, value
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """query [H, G T, D], key and value [H, S + T, D] -> [T, E]."""
@@ -118,10 +119,12 @@ class DecoderLayer(nn.Module):
 
 
 class ExpertLayer(DecoderLayer):
-    """The same for the action expert. Every step reads one past, so that comes as `keys_and_values`."""
+    """The same for the action expert, whose new rows nobody reads again."""
 
-    def with_past(self, past: tuple[Tensor, Tensor], new: Tensor) -> tuple[Tensor, Tensor]:
-        return tuple(torch.cat(pair, 1) for pair in zip(past, keys_and_values(new), strict=True))
+    def with_past(self, past: tuple[Tensor, Tensor], key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, None]:
+        """past: keys and values [H, S, D], laid out once for all steps."""
+        joined = [torch.cat([old, new.transpose(0, 1)], 1) for old, new in zip(past, (key, value))]
+        return *joined, None
 
 
 class TextGraph(nn.Module):
@@ -211,30 +214,15 @@ class ActionStep(nn.Module):
         )
         self.steps = steps
 
-    def forward(self, noise, time, cos, sin, past):
-        """noise [W, 2] at flow time `time` [1, 1, 1] -> the same one step later. cos/sin [W, D], past
-        L x [S, 2, H, D], the rows waypoints may see."""
-        return noise + self.velocity(noise, time, cos, sin, past) / self.steps
+    def forward(self, noise, time, cos, sin, keys, values):
+        """noise [W, 2] at flow time `time` [1, 1, 1] -> the same one step later. cos/sin [W, D], keys and values
+        L x [H, S, D], of the rows waypoints may see."""
+        return noise + self.velocity(noise, time, cos, sin, keys, values) / self.steps
 
-    def velocity(self, x: Tensor, time: Tensor, cos: Tensor, sin: Tensor, past) -> Tensor:
-        """x [W, 2] -> [W, 2]. Waypoints see each other and all of `past`."""
+    def velocity(self, x: Tensor, time: Tensor, cos: Tensor, sin: Tensor, keys, values) -> Tensor:
+        """x [W, 2] -> [W, 2]. Waypoints see each other and all that is cached."""
         cos, sin = cos.unsqueeze(1), signed(sin).unsqueeze(1)
         hidden = self.action_in(x.unsqueeze(0), time).squeeze(0)
-        for layer, rows in zip(self.layers, past, strict=True):
-            hidden, _ = layer(hidden, cos, sin, keys_and_values(rows), None)
+        for layer, *past in zip(self.layers, keys, values, strict=True):
+            hidden, _ = layer(hidden, cos, sin, past, None)
         return self.action_out(rms_norm(hidden, self.norm.weight, self.norm.variance_epsilon))
-
-
-class ActionGraph(nn.Module):
-    """The action head: every Euler step from noise (flow time 0) to the action (flow time 1)."""
-
-    def __init__(self, target: AlpamayoTarget, steps: int = FLOW_STEPS):
-        super().__init__()
-        self.step = ActionStep(target, steps)
-        self.times = flow_times(steps)[:-1].tolist()
-
-    def forward(self, noise, cos, sin, past):
-        """noise [W, 2] -> action [W, 2]; the rest as in `ActionStep`."""
-        for time in self.times:
-            noise = self.step(noise, noise.new_full((1, 1, 1), time), cos, sin, past)
-        return noise

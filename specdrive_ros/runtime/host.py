@@ -43,16 +43,19 @@ class GraphNetworks(ABC):
         logits, states = self.run_text(*inputs)
         return np.argmax(np.where(forbidden, -np.inf, logits), -1), states
 
-    @abstractmethod
-    def run_action(self, noise, cos, sin, past) -> np.ndarray:
-        """-> [W, 2]."""
+    def laid_out(self, past) -> np.ndarray:
+        """Rows [L, S, 2, H, D] -> keys and values [2, L, H, S, D], as every step of the action head reads them."""
+        return np.ascontiguousarray(past.transpose(2, 0, 3, 1, 4))
 
     @abstractmethod
     def run_action_step(self, noise, time, cos, sin, past) -> np.ndarray:
-        """[W, 2] at flow time `time` [1, 1, 1] -> [W, 2], later by 1 / `flow_steps`."""
+        """[W, 2] at flow time `time` [1, 1, 1] -> [W, 2], later by 1 / `flow_steps`. past: as `laid_out` gives it."""
 
-    def prepare_steps(self) -> None:
-        """Nothing to do where a single step is there anyway."""
+    def run_action(self, noise, cos, sin, past) -> np.ndarray:
+        """All steps, one after the other -> [W, 2]."""
+        for time in flow_times(self.flow_steps):
+            noise = self.run_action_step(noise, time, cos, sin, past)
+        return noise
 
     def new_cache(self, capacity: int) -> KeyValueCache:
         text = self.config.text
@@ -109,11 +112,11 @@ class GraphNetworks(ABC):
 
     def act(self, noise, position_ids, cache, *, visible, steps=None) -> np.ndarray:
         cos, sin = rotary_tables(position_ids, self.config.text)
-        past = cache.past(visible)
+        past = self.laid_out(cache.past(visible))
         if steps is None or steps == self.flow_steps:
             return self.run_action(noise, cos, sin, past)
-        for time in np.linspace(0, 1, steps + 1, dtype=np.float32)[:-1]:
-            ahead = self.run_action_step(noise, time.reshape(1, 1, 1), cos, sin, past)
+        for time in flow_times(steps):
+            ahead = self.run_action_step(noise, time, cos, sin, past)
             noise = noise + (ahead - noise) * np.float32(self.flow_steps / steps)  # the same velocity for longer
         return noise
 
@@ -145,3 +148,8 @@ def additive_mask(mask: np.ndarray | None, tokens: int, cached: int) -> np.ndarr
             hidden[:, cached:][np.triu_indices(tokens, 1)] = HIDDEN
         return hidden
     return np.where(mask, np.float32(0), np.float32(HIDDEN))
+
+
+def flow_times(steps: int) -> list[np.ndarray]:
+    """Where each of so many Euler steps begins, each [1, 1, 1], from 0 on."""
+    return list(np.linspace(0, 1, steps + 1, dtype=np.float32)[:-1].reshape(-1, 1, 1, 1))

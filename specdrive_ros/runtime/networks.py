@@ -162,9 +162,6 @@ class TargetNetworks(Protocol):
         taps:         with `forbidden`: whether the hidden states are read
         """
 
-    def prepare_steps(self) -> None:
-        """Makes `act` able to take another number of steps. Raises `InputError` where the checkpoint cannot."""
-
     def act(
         self,
         noise: np.ndarray,
@@ -179,6 +176,6 @@ class TargetNetworks(Protocol):
         noise:        [64, 2] standard normal at flow time 0
         position_ids: [3, 64] int64
         visible:      cache rows the waypoints may see (the offset after `<|traj_future_start|>`)
-        steps:        None is `flow_steps`; fewer are faster and coarser, and need `prepare_steps`
+        steps:        None is `flow_steps`; fewer are faster and coarser
         returns       [64, 2] normalised (acceleration, curvature) at flow time 1
         """

@@ -13,12 +13,10 @@ from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import (
     ACTION_OUTPUTS,
-    ACTION_STEP,
     GRAPHS,
     VISION_INPUTS,
     VISION_OUTPUTS,
     GraphRecord,
-    action_inputs,
     action_step_inputs,
     text_inputs,
     text_outputs,
@@ -31,7 +29,7 @@ EMBEDDING = "vlm.model.language_model.embed_tokens.weight"
 
 
 class OnnxNetworks(GraphNetworks):
-    """`TargetNetworks` over `vision.onnx`, `text.onnx` and `action.onnx` of a checkpoint folder."""
+    """`TargetNetworks` over `vision.onnx`, `text.onnx` and `action_step.onnx` of a checkpoint folder."""
 
     runtime = "onnxruntime"
 
@@ -45,13 +43,12 @@ class OnnxNetworks(GraphNetworks):
         records = {name: graph_record(folder, name, session, export_command(folder)) for name, session in self._sessions.items()}
         check_weights(folder, records, export_command(folder))
         _check_sizes(folder, config, self._sessions["text"])
-        super().__init__(config, records["text"].tap_layers, records["action"].flow_steps)
+        super().__init__(config, records["text"].tap_layers, records["action_step"].flow_steps)
         self._embedding = places[EMBEDDING].map()
         self._bfloat16 = places[EMBEDDING].dtype == "BF16"
         layers = config.text.num_hidden_layers
         self._text_inputs, self._text_outputs = text_inputs(layers), text_outputs(layers)
-        self._action_inputs, self._action_step_inputs = action_inputs(layers), action_step_inputs(layers)
-        self._threads = threads
+        self._action_step_inputs = action_step_inputs(layers)
         self._text_binding = self._sessions["text"].io_binding()
 
     @classmethod
@@ -83,28 +80,9 @@ class OnnxNetworks(GraphNetworks):
         self._sessions["text"].run_with_iobinding(binding)
         return logits, taps
 
-    def prepare_steps(self) -> None:
-        """Opens `action_step.onnx`."""
-        if ACTION_STEP in self._sessions:
-            return
-        folder = self.config.folder
-        remedy = export_command(folder)
-        session = open_graph(folder, ACTION_STEP, self._threads, remedy)
-        record = graph_record(folder, ACTION_STEP, session, remedy)
-        check_weights(folder, {ACTION_STEP: record}, remedy)
-        if record.flow_steps != self.flow_steps:
-            raise InputError(
-                f"{folder / ACTION_STEP}.onnx: is of {record.flow_steps} steps, action.onnx of {self.flow_steps}; {remedy}"
-            )
-        self._sessions[ACTION_STEP] = session
-
     def run_action_step(self, noise, time, cos, sin, past):
-        inputs = dict(zip(self._action_step_inputs, (noise, time, cos, sin, *past), strict=True))
-        return self._sessions[ACTION_STEP].run(ACTION_OUTPUTS, inputs)[0]
-
-    def run_action(self, noise, cos, sin, past):
-        inputs = dict(zip(self._action_inputs, (noise, cos, sin, *past), strict=True))
-        return self._sessions["action"].run(ACTION_OUTPUTS, inputs)[0]
+        inputs = dict(zip(self._action_step_inputs, (noise, time, cos, sin, *past[0], *past[1]), strict=True))
+        return self._sessions["action_step"].run(ACTION_OUTPUTS, inputs)[0]
 
 
 def export_command(folder: Path) -> str:

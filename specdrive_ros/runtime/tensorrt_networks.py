@@ -15,14 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
-from specdrive_ros.engine.axes import ENGINE_GRAPHS
 from specdrive_ros.engine.cuda_driver import CudaDevice
 from specdrive_ros.engine.memory import ALIGNMENT, Device, DeviceCache, PinnedPool, Rows, array_at, byte_size
 from specdrive_ros.engine.runner import Tensor
 from specdrive_ros.engine.serving import ServedEngine, default_engines, open_contexts, serve
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.errors import WorkFailed
-from specdrive_ros.runtime.bindings import CHOICE_OUTPUTS, FORBIDDEN, HIDDEN, VISION_INPUTS, new_names, past_names
+from specdrive_ros.runtime.bindings import (
+    CHOICE_OUTPUTS,
+    FORBIDDEN,
+    GRAPHS,
+    HIDDEN,
+    VISION_INPUTS,
+    new_names,
+    past_names,
+)
 from specdrive_ros.runtime.device_arena import Shapes
 from specdrive_ros.runtime.device_features import DeviceFeatures, FeatureStore
 from specdrive_ros.runtime.device_graph import DeviceGraph
@@ -65,7 +72,7 @@ class TensorRtNetworks(GraphNetworks):
         """Raises `InputError` where a GPU, the module or a fitting engine is missing; `threads` mean nothing here."""
         folder, device = Path(folder), CudaDevice()
         store = EngineStore(default_engines(folder))
-        engines = {name: open_contexts(serve(store, folder, name, device.info)) for name in ENGINE_GRAPHS}
+        engines = {name: open_contexts(serve(store, folder, name, device.info)) for name in GRAPHS}
         return cls(folder, engines, device)
 
     def _graph(self, name: str, engine: ServedEngine) -> DeviceGraph:
@@ -182,6 +189,10 @@ class TensorRtNetworks(GraphNetworks):
             self._features.place(deepstack, words, placed["hidden"], placed["deepstack"])
         elif deepstack is None:
             self.device.clear(placed["deepstack"].address, byte_size("float32", placed["deepstack"].shape))
+
+    def laid_out(self, past: Rows) -> Rows:
+        """Engines read the rows as they lie."""
+        return past
 
     def run_action_step(self, noise, time, cos, sin, past: Rows):
         """One step a round: fewer steps are not on the way of a cycle in time, so the host may wait for each."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from specdrive_ros.engine.graph_file import read_record
-from specdrive_ros.runtime.graphs import ActionGraph, DecoderLayer, TextGraph, VisionGraph, default_tap_layers
+from specdrive_ros.runtime.graphs import ActionStep, DecoderLayer, TextGraph, VisionGraph, default_tap_layers
 from specdrive_ros.runtime.host import GraphNetworks
 from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
@@ -26,12 +26,12 @@ class TorchNetworks(GraphNetworks):
         tap_layers = tap_layers or default_tap_layers(target.config.text.num_hidden_layers)
         super().__init__(target.config, tap_layers, flow_steps)
         self._embedding = target.language_model.embed_tokens.weight.detach().numpy()
-        self.vision, self.text, self.action = (
+        self.vision, self.text, self.action_step = (
             VisionGraph(target),
             TextGraph(target, tap_layers),
-            ActionGraph(target, flow_steps),
+            ActionStep(target, flow_steps),
         )
-        for module in (*self.text.modules(), *self.action.modules()):
+        for module in (*self.text.modules(), *self.action_step.modules()):
             if isinstance(module, DecoderLayer):
                 module.fuse()
 
@@ -61,11 +61,8 @@ class TorchNetworks(GraphNetworks):
     @torch.inference_mode()
     def run_action_step(self, noise, time, cos, sin, past):
         inputs = map(torch.from_numpy, (noise, time, cos, sin))
-        return self.action.step(*inputs, list(torch.from_numpy(past))).numpy()
-
-    @torch.inference_mode()
-    def run_action(self, noise, cos, sin, past):
-        return self.action(*map(torch.from_numpy, (noise, cos, sin)), list(torch.from_numpy(past))).numpy()
+        keys, values = map(torch.from_numpy, past)
+        return self.action_step(*inputs, list(keys), list(values)).numpy()
 
 
 def exported_taps(folder: Path) -> tuple[int, ...] | None:

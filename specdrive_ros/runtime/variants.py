@@ -22,7 +22,7 @@ import onnxruntime
 from specdrive_ros.engine.graph_file import read_record
 from specdrive_ros.engine.precision import HALF, to_precision
 from specdrive_ros.errors import InputError
-from specdrive_ros.runtime.bindings import ACTION_STEP, GRAPHS
+from specdrive_ros.runtime.bindings import GRAPHS
 from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
 from specdrive_ros.runtime.onnx_networks import export_command
 from specdrive_ros.runtime.weight_only import SCHEMES, quantise_weights
@@ -46,10 +46,9 @@ def write_variant(model: Path, folder: Path, variant: str, on_graph: Callable[[s
         raise InputError(f"{folder}: a variant needs a folder of its own, beside the graphs it is made from")
     check_plain(model, GRAPHS)
     copy_checkpoint(TargetConfig.load(model), folder)
-    for name in (*GRAPHS, ACTION_STEP):
-        if (model / f"{name}.onnx").is_file():
-            on_graph(name)
-            _write_graph(model, folder, name, variant)
+    for name in GRAPHS:
+        on_graph(name)
+        _write_graph(model, folder, name, variant)
 
 
 def check_plain(model: Path, graphs: tuple[str, ...]) -> None:

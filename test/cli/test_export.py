@@ -36,7 +36,7 @@ def test_json_document(capsys, exported, monkeypatch):
     assert main(["export", str(exported), str(exported), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["outputs"] == [{"output": "token logits", "error": 1e-6, "tolerance": 1e-4}]
-    assert set(document["graphs"]) == {"vision.onnx", "text.onnx", "action.onnx", "action_step.onnx"}
+    assert set(document["graphs"]) == {"vision.onnx", "text.onnx", "action_step.onnx"}
     assert document["folder"] == os.fspath(exported)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from specdrive_ros.engine.axes import ENGINE_GRAPHS, profile_shapes
+from specdrive_ros.engine.axes import profile_shapes
 from specdrive_ros.engine.building import graph_to_compile
 from specdrive_ros.engine.cuda_driver import DeviceInfo
 from specdrive_ros.engine.graph_file import read_record
@@ -28,7 +28,7 @@ from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.sizes import ranges_of
 from specdrive_ros.engine.tensorrt import RTX, find_tensorrt
 from specdrive_ros.errors import InputError
-from specdrive_ros.runtime.bindings import DRAFT_GRAPHS
+from specdrive_ros.runtime.bindings import DRAFT_GRAPHS, GRAPHS
 
 MINI = Path(__file__).parents[2] / "models" / "mini"
 DRAFT_KINDS = ("eagle3", "dflash")
@@ -224,7 +224,7 @@ def compiled_sessions(folder: Path, graphs) -> dict[str, onnxruntime.InferenceSe
 def sessions():
     """Of the graphs as they are compiled: that of text chooses tokens."""
     pytest.importorskip("onnx", reason="needs the train or the tensorrt-rtx extra")
-    return compiled_sessions(MINI, ENGINE_GRAPHS)
+    return compiled_sessions(MINI, GRAPHS)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specdrive_ros.cli.main import main
-from specdrive_ros.engine.axes import ENGINE_GRAPHS, Range
+from specdrive_ros.engine.axes import Range
 from specdrive_ros.engine.building import Listener, build_model
 from specdrive_ros.engine.faults import EngineMismatch
 from specdrive_ros.engine.graph_file import read_record
@@ -18,6 +18,7 @@ from specdrive_ros.engine.serving import ServedEngine
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
+from specdrive_ros.runtime.bindings import GRAPHS
 from specdrive_ros.runtime.networks import ImageRows
 from specdrive_ros.runtime.tensorrt_networks import TensorRtNetworks
 from specdrive_ros.target.rope import text_positions
@@ -36,13 +37,13 @@ def built(rtx, tmp_path_factory):
 
 def test_every_graph_compiles_for_every_generation(built):
     store, profile, outcomes, heard = built
-    assert [one.entry.identity.graph for one in outcomes] == list(ENGINE_GRAPHS)
+    assert [one.entry.identity.graph for one in outcomes] == list(GRAPHS)
     for one in outcomes:
         assert one.built and "no engine of" in one.why
         assert one.entry.identity.target == "sm_86+sm_89+sm_120"
         content = store.load(one.entry.identity).content
         assert len(content) == one.entry.size > 1_000_000
-    assert set(ENGINE_GRAPHS) < set(heard)  # and phases of the compiler
+    assert set(GRAPHS) < set(heard)  # and phases of the compiler
 
 
 def test_what_it_binds_is_the_binding_table(built):

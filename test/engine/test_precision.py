@@ -8,7 +8,7 @@ import pytest
 from specdrive_ros.engine.graph_file import graph_identity_parts, read_record
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
-from specdrive_ros.runtime.bindings import ACTION_STEP, GRAPHS
+from specdrive_ros.runtime.bindings import GRAPHS
 
 onnx = pytest.importorskip("onnx", reason="needs the train extra")
 from specdrive_ros.engine.precision import to_precision  # noqa: E402
@@ -62,7 +62,7 @@ def test_types_of_the_text_graph():
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-@pytest.mark.parametrize("name", [*GRAPHS, ACTION_STEP])
+@pytest.mark.parametrize("name", GRAPHS)
 def test_types_agree_throughout(name, precision):
     """Strict inference refuses a node whose inputs are of two types."""
     onnx.shape_inference.infer_shapes(to_precision(load(name), precision), check_type=True, strict_mode=True)
@@ -105,7 +105,7 @@ def test_emulated_is_what_half_precision_computes():
 
 
 def test_record_is_what_onnx_reads():
-    for name in (*GRAPHS, ACTION_STEP):
+    for name in GRAPHS:
         (prop,) = load(name).metadata_props
         record = read_record(MINI / f"{name}.onnx", "")
         assert record.graph == name == json.loads(prop.value)["graph"] and record.flow_steps == 10

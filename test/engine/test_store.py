@@ -13,6 +13,7 @@ from specdrive_ros.engine.identity import EngineIdentity
 from specdrive_ros.engine.manifest import MANIFEST, Binding
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.bindings import EXPORT_VERSION
 
 TEXT = EngineIdentity(
     graph="text",
@@ -122,7 +123,7 @@ def test_engine_that_no_manifest_names_is_not_served(tmp_path, store):
         ("builder", "tensorrt", "builder: tensorrt_rtx -> tensorrt"),
         ("builder_version", "1.8.0", "builder_version: 1.7.1 -> 1.8.0"),
         ("target", "sm_120", "target: sm_89 -> sm_120"),
-        ("export_version", 2, "export_version: 1 -> 2"),
+        ("export_version", EXPORT_VERSION + 1, f"export_version: {EXPORT_VERSION} -> {EXPORT_VERSION + 1}"),
         (
             "profile",
             '{"optimisation_level":3,"shapes":[{"T":[1,16,128]}]}',

@@ -345,7 +345,6 @@ def test_fewer_steps_of_the_action_head_are_those_of_the_onnx_runtime(make_netwo
     for networks in (plain, make_networks()):
         cache = networks.new_cache(64)
         networks.extend(networks.embed(np.arange(20)), text_positions(0, 20, 0), cache)
-        networks.prepare_steps()
         found[networks] = networks.act(noise, text_positions(20, 64, 0), cache, visible=20, steps=3)
     ours, theirs = found.values()
     np.testing.assert_allclose(ours, theirs, atol=1e-4)

@@ -7,6 +7,7 @@ from specdrive_ros.cli import bench_node  # noqa: E402
 from specdrive_ros.errors import WorkFailed  # noqa: E402
 from specdrive_ros.evaluation.process_usage import usage_of  # noqa: E402
 from specdrive_ros.ros import node_benchmark  # noqa: E402
+from specdrive_ros.ros.conversions import STAGES  # noqa: E402
 from specdrive_ros.ros.fault_source import FAULTS  # noqa: E402
 
 
@@ -17,6 +18,7 @@ def test_a_short_soak(tmp_path, monkeypatch):
     assert document["faults"] == sorted(FAULTS)
     assert document["messages"] > 20 and abs(document["lost"]) <= 2
     assert document["silence_ms"]["max"] < 2000.0 + 1000 * document["waited_s"], "0.2 s is usual"
+    assert set(STAGES) == set(document["stages_ms"]) and document["ros_overhead_ms"]["median"] < document["latency_ms"]["max"]
     assert document["latency_ms"]["median"] > 0 and document["start_to_active_s"] > 0
     assert document["threads"]["last"] <= document["threads"]["first"] + 2
     assert document["files"]["last"] <= document["files"]["first"] + 2

@@ -82,23 +82,3 @@ def test_work_fails_over_the_tolerance(tmp_path, monkeypatch, exported):
 def test_tap_layers_out_of_range(tmp_path, taps):
     with pytest.raises(InputError, match="each must be 0 … 4"):
         export.export_checkpoint(GOLDEN / "checkpoint", tmp_path / "out", tap_layers=taps)
-
-
-def test_unroll_repeats_what_changes_and_nothing_else():
-    helper, number = onnx.helper, onnx.TensorProto.FLOAT
-    nodes = [
-        helper.make_node("Neg", ["past"], ["once"], "a"),
-        helper.make_node("Add", ["x", "time"], ["sum"], "b"),
-        helper.make_node("Add", ["sum", "once"], ["next"], "c"),
-    ]
-    values = [
-        helper.make_tensor_value_info(name, number, [1, 1, 1]) for name in ("x", "time", "past", "next")
-    ]
-    step = helper.make_model(helper.make_graph(nodes, "step", values[:3], values[3:]), ir_version=10)
-    graph = export.unroll(step, "x", "time", np.array([1.0, 10.0, 100.0]))
-    onnx.checker.check_model(graph)
-    assert [value.name for value in graph.graph.input] == ["x", "past"]
-    assert sorted(node.op_type for node in graph.graph.node) == ["Add"] * 6 + ["Neg"]
-    ones = np.ones((1, 1, 1), np.float32)
-    (result,) = onnx.reference.ReferenceEvaluator(graph).run(None, {"x": ones, "past": ones})
-    assert result.item() == 1 + 111 - 3

@@ -89,25 +89,24 @@ def test_another_number_of_steps_is_the_same_field(networks, arrays, reasoned, t
     positions = arrays("expected_action")["expert_position_ids"][:, 0]
     noise = arrays("inputs")["noise"][0]
     cos, sin = map(torch.from_numpy, rotary_tables(positions, networks.config.text))
-    past = list(torch.from_numpy(reasoned.rows[:, : reasoned.length]))
+    past = [list(part) for part in torch.from_numpy(torch_networks.laid_out(reasoned.rows[:, : reasoned.length]))]
     x = torch.from_numpy(noise)
     with torch.inference_mode():
         for k in range(steps):
             time = torch.full((1, 1, 1), k / steps)
-            x = x + torch_networks.action.step.velocity(x, time, cos, sin, past) / steps
-    networks.prepare_steps()
+            x = x + torch_networks.action_step.velocity(x, time, cos, sin, *past) / steps
     action = networks.act(noise, positions, reasoned, visible=reasoned.length, steps=steps)
     np.testing.assert_allclose(action, x.numpy(), atol=1e-3)
 
 
 def test_velocity_field(networks, arrays, reasoned):
-    if not hasattr(networks, "action"):
+    if not hasattr(networks, "action_step"):
         pytest.skip("an exported action head has its steps inside")
     torch = pytest.importorskip("torch")
     inputs, expected = arrays("inputs"), arrays("expected_action")
     tables = rotary_tables(expected["expert_position_ids"][:, 0], networks.config.text)
     cos, sin, x = map(torch.from_numpy, (*tables, inputs["x_probe"][0]))
-    past = list(torch.from_numpy(reasoned.rows[:, : reasoned.length]))
+    past = [list(part) for part in torch.from_numpy(networks.laid_out(reasoned.rows[:, : reasoned.length]))]
     for time in inputs["t_probe"]:
-        velocity = networks.action.step.velocity(x, torch.full((1, 1, 1), float(time)), cos, sin, past)
+        velocity = networks.action_step.velocity(x, torch.full((1, 1, 1), float(time)), cos, sin, *past)
         np.testing.assert_allclose(velocity.detach(), expected[f"v_at_t{time:g}"][0], atol=WITHIN)

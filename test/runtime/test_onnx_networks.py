@@ -24,7 +24,7 @@ def refusal(folder) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("graph", ["vision", "text", "action"])
+@pytest.mark.parametrize("graph", ["vision", "text", "action_step"])
 def test_missing_graph(copy, graph):
     (copy / f"{graph}.onnx").unlink()
     assert f"{graph}.onnx: no such graph; export them with: ./specdrive export" in refusal(copy)
@@ -78,9 +78,9 @@ def test_graph_of_another_version(copy):
 
 def test_graph_from_elsewhere(copy):
     onnx = pytest.importorskip("onnx", reason="needs the train extra")
-    graph = onnx.load(copy / "action.onnx", load_external_data=False)
+    graph = onnx.load(copy / "action_step.onnx", load_external_data=False)
     del graph.metadata_props[:]
-    onnx.save(graph, copy / "action.onnx")
+    onnx.save(graph, copy / "action_step.onnx")
     assert "was not exported by this package" in refusal(copy)
 
 

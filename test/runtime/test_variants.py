@@ -47,7 +47,7 @@ def test_quantised_weights_are_small(quantised):
 
 def test_a_variant_says_what_it_is(quantised):
     kind, folder = quantised
-    assert [read_record(folder / f"{name}.onnx", "").variant for name in ("vision", "text", "action")] == [
+    assert [read_record(folder / f"{name}.onnx", "").variant for name in ("vision", "text", "action_step")] == [
         kind,
         kind,
         "fp32",
