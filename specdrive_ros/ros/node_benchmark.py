@@ -3,9 +3,9 @@
     measure_node("mini", minutes=10, faults=True, log_dir=out)
 
 Latency is that of the outside: from the picture handed to DDS to the trajectory of its stamp taken from DDS. What ROS
-itself adds is that, less the stages the planner says it worked and the wait for its cycle before. With faults, each is on for FAULT_S, then off for as
-long. `waited_s` is what the planner's threads waited for a processor that others had: where that is much, the times
-are the machine's. Does not know what a plan is.
+itself adds is that, less the stages the planner says it worked and the wait for its cycle before. With faults, each is
+on for FAULT_S, then off for as long. `waited_s` is what the planner's threads waited for a processor that others had:
+where that is much, the times are the machine's. Does not know what a plan is.
 """
 
 import os
