@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specdrive_ros.shapes import FRAMES_PER_CAMERA
+from specdrive_ros.shapes import FRAMES_PER_CAMERA, WAYPOINT_STEP_S
 from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.prompt import Prompt, build_prompt
 from specdrive_ros.target.tokens import TargetTokenizer
@@ -19,6 +19,7 @@ from specdrive_ros.training.scenes import Shard, planar_poses
 
 
 STEERING_CURVATURE = 0.01  # 1/m: an instant with this much weighs two
+BRAKING_MPS = 2.0  # and one that loses this much in two seconds
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,14 @@ class SampleSet:
         self.scene_labels = shards[0].scene_labels
         self.labels = np.concatenate([shard.scene[shard.sample_frame] for shard in shards]).astype(np.int64)
         self.numbers = np.concatenate([frame_numbers(shard)[shard.sample_frame] for shard in shards])
-        self._cumulative = np.cumsum(rare_event_weights(events) * steering_weights(self.futures))
+        self._cumulative = np.cumsum(rare_event_weights(events) * manoeuvre_weights(self.futures))
 
     def __len__(self) -> int:
         return len(self.reasonings)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Random sample numbers among which rare decisions and causes, and the instants that ask for steering, get
-        their share."""
+        """Random sample numbers among which rare decisions and causes, and the instants that ask for steering or
+        braking, get their share."""
         return np.searchsorted(self._cumulative, rng.random(count) * self._cumulative[-1])
 
     def _prompt_ids(self, grids: np.ndarray, xyz: np.ndarray) -> np.ndarray:
@@ -127,8 +128,11 @@ def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
     return np.array([counts[event] ** -0.5 for event in events])
 
 
-def steering_weights(futures: np.ndarray) -> np.ndarray:
-    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on, up to 4 in a sharp bend. Most of a
-    drive is straight, and a model that has learnt from it as it comes steers too little where it matters."""
+def manoeuvre_weights(futures: np.ndarray) -> np.ndarray:
+    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on at its speed, up to 4 in a sharp bend
+    or where it brakes hard, up to 7 for both. Most of a drive is neither, and a model that has learnt from it as it
+    comes steers too little and brakes too late where it matters."""
     curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)  # 1/m, mean of the first second
-    return 1.0 + np.minimum(np.abs(curvature) / STEERING_CURVATURE, 3.0)
+    speed = np.linalg.norm(np.diff(futures[:, :21, :2], axis=1), axis=-1) / WAYPOINT_STEP_S
+    lost = np.maximum(speed[:, 0] - speed[:, -1], 0.0)
+    return 1.0 + np.minimum(np.abs(curvature) / STEERING_CURVATURE, 3.0) + np.minimum(lost / BRAKING_MPS, 3.0)

@@ -1,9 +1,9 @@
-"""What is drawn more often: rare events, and instants that ask for steering."""
+"""What is drawn more often: rare events, and instants that ask for steering or braking."""
 
 import numpy as np
 import pytest
 
-from specdrive_ros.training.samples import rare_event_weights, steering_weights
+from specdrive_ros.training.samples import manoeuvre_weights, rare_event_weights
 
 
 def bend(radius_m, speed_mps=8.0):
@@ -20,7 +20,18 @@ def test_a_rare_event_is_drawn_more_often_than_its_share():
 def test_steering_weighs_up_to_four_whichever_way_it_goes():
     left = bend(50.0)
     straight, sharp = bend(1e9), bend(12.0)
-    weights = steering_weights(np.stack([straight, left, left * [1, -1, -1], sharp]))
+    weights = manoeuvre_weights(np.stack([straight, left, left * [1, -1, -1], sharp]))
     assert weights[0] == pytest.approx(1.0, abs=1e-6)
     assert weights[1] == pytest.approx(weights[2]) == pytest.approx(1 + (1 / 50) / 0.01, rel=0.15)
     assert weights[3] == pytest.approx(4.0)
+
+
+def brake(from_mps, by_mps2):
+    """[64, 3] x, y, yaw of a straight way on which it brakes to a stand."""
+    speed = np.maximum(from_mps - by_mps2 * 0.1 * np.arange(64), 0.0)
+    return np.stack([np.cumsum(speed) * 0.1, np.zeros(64), np.zeros(64)], axis=1)
+
+
+def test_braking_weighs_up_to_four_and_speeding_up_nothing():
+    weights = manoeuvre_weights(np.stack([brake(10.0, 0.0), brake(10.0, 1.0), brake(15.0, 8.0), brake(5.0, -2.0)]))
+    assert weights == pytest.approx([1.0, 1.0 + 1.9 / 2.0, 4.0, 1.0])
