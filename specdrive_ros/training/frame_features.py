@@ -1,5 +1,9 @@
 """What the frozen vision encoder makes of the frames of driving scenes, each encoded when first asked for."""
 
+import hashlib
+import shutil
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -25,16 +29,54 @@ def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tens
 
 
 class FrameFeatures:
-    """Features of all frames of some shards, kept in host memory as float16.
+    """Features of all frames of some shards, kept as float16.
 
-    A short run never encodes what it does not draw; a long one encodes every frame once.
+    A short run never encodes what it does not draw; a long one encodes every frame once. folder: where they are kept for
+    the next run on the same frames and the same vision; of another vision it is emptied. Without one, or where the disk
+    has no room for them, they are in host memory.
     """
 
-    def __init__(self, target: AlpamayoTarget, shards: list[Shard]):
-        self.target, self.shards = target, shards
+    def __init__(self, target: AlpamayoTarget, shards: list[Shard], folder: Path | None = None):
+        self.target, self.shards, self.folder = target, shards, folder
         self.starts = np.cumsum([0] + [len(shard.scene) for shard in shards])
         self.known = np.zeros(self.starts[-1], bool)
         self.features: torch.Tensor | None = None
+        if folder is not None:
+            self._empty_of_others()
+            self._open(self._values_of_a_frame())
+
+    def _empty_of_others(self) -> None:
+        """Leaves nothing in the folder that is of another vision or of other frames."""
+        key = self._key()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self.folder.glob("*.npy"):
+            if not path.name.startswith(key):
+                path.unlink()
+        self._prefix = self.folder / key
+
+    def _key(self) -> str:
+        digest = hashlib.sha256()
+        for name, value in self.target.vlm.model.visual.state_dict().items():
+            digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())
+        for shard in self.shards:
+            digest.update(f"{shard.path.name} {shard.path.stat().st_size} {len(shard.scene)}".encode())
+        return digest.hexdigest()[:16]
+
+    def _values_of_a_frame(self) -> tuple[int, ...]:
+        """[1 + K, V, E]"""
+        levels = 1 + len(self.target.config.vision.deepstack_visual_indexes)
+        patches, _ = frame_patches(self.shards[0].frames(0, 1), self.target)
+        tokens = len(patches) // self.target.config.vision.spatial_merge_size**2
+        return levels, tokens, self.target.config.vision.out_hidden_size
+
+    def _open(self, values: tuple[int, ...]) -> None:
+        paths = [self._prefix.with_name(f"{self._prefix.name}-{part}.npy") for part in ("features", "known")]
+        needed = 2 * len(self.known) * int(np.prod(values)) + len(self.known)
+        if not all(path.exists() for path in paths) and shutil.disk_usage(self.folder).free < 1.1 * needed:
+            return
+        features, self.known = (_kept(path, dtype, (len(self.known), *shape))
+                                for path, dtype, shape in zip(paths, (np.float16, bool), (values, ())))
+        self.features = torch.from_numpy(features)
 
     def __getitem__(self, rows: np.ndarray) -> torch.Tensor:
         """rows: frame numbers over all shards, any shape -> float16 [*rows.shape, 1 + K, V, E]."""
@@ -54,3 +96,8 @@ class FrameFeatures:
             self.features = torch.zeros(len(self.known), *levels.shape[1:], dtype=torch.float16)
         self.features[torch.from_numpy(rows)] = levels
         self.known[rows] = True
+
+
+def _kept(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+    """An array in a file, as it was left or all zero; zeros take no room on the disk until they are written."""
+    return np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", dtype, shape)

@@ -88,7 +88,8 @@ class MiniTraining:
         _, grid = frame_patches(self.train[0].frames(0, 4), self.target)
         tokenizer = TargetTokenizer.load(self.config)
         train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation))
-        features, held_out = FrameFeatures(self.target, self.train), (validation, FrameFeatures(self.target, self.validation))
+        features = FrameFeatures(self.target, self.train, self.run_folder / "features" / "train")
+        held_out = validation, FrameFeatures(self.target, self.validation, self.run_folder / "features" / "validation")
         stage = ReasoningStage(self.target, train, self.reasoning)
         with self.progress("reasoning and action", self.reasoning.steps) as bar:
             record = train_reasoning(stage, train, features, *held_out, self.reasoning,

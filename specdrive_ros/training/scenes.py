@@ -207,6 +207,7 @@ class Shard:
     """Read access to one shard; frames stay on disk until asked for."""
 
     def __init__(self, path: Path):
+        self.path = path
         try:
             self._file = safe_open(str(path), "numpy")
             self.scene_labels: dict[str, int] = json.loads(self._file.metadata()["scene_labels"])

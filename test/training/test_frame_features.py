@@ -1,5 +1,7 @@
 """Cached features are what the encoder makes of just that frame, and each frame is encoded once."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -35,3 +37,28 @@ def test_a_row_is_its_own_frame_encoded_once(shards, monkeypatch):
 
     monkeypatch.setattr(frame_features, "frame_levels", lambda *_: pytest.fail("a known frame was encoded again"))
     assert torch.equal(features[rows], found)
+
+
+def test_another_run_on_the_same_vision_goes_on_with_what_is_kept(shards, tmp_path, monkeypatch):
+    target = new_target(mini_config(vocab_size=4300, traj_token_start_idx=200), seed=0).eval()
+    rows = np.array([[0, 2]])
+    first = FrameFeatures(target, shards, tmp_path / "kept")
+    found = first[rows].clone()
+    assert torch.equal(found, FrameFeatures(target, shards)[rows])
+    with monkeypatch.context() as patched:
+        patched.setattr(frame_features, "frame_levels", lambda *_: pytest.fail("a kept frame was encoded again"))
+        assert torch.equal(FrameFeatures(target, shards, tmp_path / "kept")[rows], found)
+
+    with torch.no_grad():
+        target.vlm.model.visual.merger.linear_fc2.bias.add_(1.0)
+    other = FrameFeatures(target, shards, tmp_path / "kept")
+    assert not other.known.any() and len(list((tmp_path / "kept").glob("*.npy"))) == 2
+    assert not torch.equal(other[rows], found)
+
+
+def test_a_disk_without_room_keeps_them_in_memory(shards, tmp_path, monkeypatch):
+    target = new_target(mini_config(vocab_size=4300, traj_token_start_idx=200), seed=0).eval()
+    monkeypatch.setattr(frame_features.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    features = FrameFeatures(target, shards, tmp_path / "kept")
+    assert torch.equal(features[np.array([1])], FrameFeatures(target, shards)[np.array([1])])
+    assert not list((tmp_path / "kept").iterdir())
