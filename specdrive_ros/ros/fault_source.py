@@ -17,7 +17,7 @@ from sensor_msgs.msg import Image
 
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import header
-from specdrive_ros.shapes import NANOSECONDS
+from specdrive_ros.shapes import NANOSECONDS, PICTURE_SIZE
 
 ODOMETRY_S = 0.05
 SAMPLES_PER_FRAME = 2
@@ -58,7 +58,7 @@ class FaultSource(Node):
         images: Sequence[str],
         odometry: str,
         *,
-        size: tuple[int, int] = (96, 160),
+        size: tuple[int, int] = PICTURE_SIZE,
         slow_motion: bool = False,
         **node_arguments,
     ):

@@ -8,6 +8,7 @@ from specdrive_ros.budget.shape import find_shape, read_shape, with_cycle
 from specdrive_ros.budget.work import Stages, Work
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import find_model
+from specdrive_ros.shapes import PICTURE_SIZE
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +79,9 @@ def test_operations_of_an_action_step(mini, network):
     s, e, cached = mini.shape.text, mini.shape.expert, 200
 
     def run(torch):
-        past = [torch.zeros(cached, 2, s.kv_heads, s.head) for _ in range(s.layers)]
+        past = [torch.zeros(s.kv_heads, cached, s.head) for _ in range(s.layers)]
         turned = torch.zeros(e.waypoints, s.head)
-        ActionStep(network)(torch.zeros(e.waypoints, 2), torch.zeros(1, 1, 1), turned, turned, past)
+        ActionStep(network)(torch.zeros(e.waypoints, 2), torch.zeros(1, 1, 1), turned, turned, past, past)
 
     work = mini.action_step(cached)
     masked = 4 * s.layers * e.heads * s.head * e.waypoints * (e.waypoints - 1) / 2  # waypoints see each other both ways
@@ -154,7 +155,7 @@ def test_the_prompt_of_mini_is_the_one_it_drives_with():
     from specdrive_ros.target.tokens import TargetTokenizer
 
     config = TargetConfig.load(find_model("mini").checkpoint)
-    grids = np.array([[1, 6, 10]] * 4)
+    grids = np.array([[1, *(side // config.vision.patch_size for side in PICTURE_SIZE)]] * 4)
     prompt = build_prompt(config, TargetTokenizer.load(config), grids, np.zeros((16, 3)))
     assert find_shape("mini").cycle.prompt == len(prompt.token_ids)
 

@@ -21,7 +21,7 @@ from specdrive_ros.engine.serving import serve
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.installation import data_roots
-from specdrive_ros.runtime.bindings import GraphRecord
+from specdrive_ros.runtime.bindings import ADDED, GraphRecord
 
 MINI = data_roots()[0] / "models" / "mini"
 GRAPH = "action_step"
@@ -32,7 +32,8 @@ ADA = DeviceInfo("a card", "8.9")
 def identity():
     """Of an engine of mini's action step, as it would be built today by a module that is not installed."""
     _, onnx, weights = graph_identity_parts(MINI / f"{GRAPH}.onnx", "")
-    return EngineIdentity(GRAPH, onnx, weights, "fp16", '{"shapes":[]}', "tensorrt", "10.0", "sm_86+sm_89")
+    return EngineIdentity(GRAPH, onnx, weights, "fp16", '{"shapes":[]}', "tensorrt", "10.0", "sm_86+sm_89",
+                          added=ADDED[GRAPH])
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_the_prompt_has_eight_pictures_and_each_camera_counts(planner):
     drive_all_offline(watched, [("lead_vehicle", 3)], DriveLog(), seconds=0.2)
     observation = watched.observations[-1]
     state = planner.perceive(observation, {})
-    tokens_of_a_picture = 15
+    tokens_of_a_picture = PICTURE_SIZE[0] * PICTURE_SIZE[1] // 32**2  # patches of 16, four of which make a token
     assert (state.prompt_ids == planner.tokenizer.ids["image_pad"]).sum() == 2 * 4 * tokens_of_a_picture
     seen = state.logits.copy()
     for name in BOTH:
