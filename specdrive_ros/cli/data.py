@@ -24,16 +24,25 @@ EXAMPLE_LENGTHEN = "example: specdrive data lengthen --data data/mini --out data
 def add_arguments(parser):
     parser.epilog = EXAMPLE
     actions = parser.add_subparsers(dest="action", required=True, metavar="generate|lengthen")
-    generate = actions.add_parser("generate", help="drive the expert through random worlds and record it", epilog=EXAMPLE)
-    generate.add_argument("--out", type=Path, default=Path("data/mini"), help="folder for train/ and validation/ (default %(default)s)")
-    generate.add_argument("--episodes", type=int, default=4000, help="training episodes, each in a world of its own (default %(default)s)")
-    generate.add_argument("--validation-episodes", type=int, default=256, help="held-out episodes (default %(default)s)")
-    generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
-    generate.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME", help="families of scenes, or all (default)")
-    generate.add_argument("--samples", type=int, default=4, help="instants recorded of an episode, at most (default %(default)s)")
-    generate.add_argument("--sample-every", type=float, default=1.5, metavar="S", help="seconds between two of them (default %(default)s)")
-    generate.add_argument("--driver", type=Path, metavar="CHECKPOINT", help="let this model drive, the expert only says what "
-                          "it would do instead (default: the expert drives, pushed aside now and then)")
+    generate = actions.add_parser("generate", help="drive the expert through random worlds and record it",
+                                  epilog=EXAMPLE)
+    generate.add_argument("--out", type=Path, default=Path("data/mini"),
+                          help="folder for train/ and validation/ (default %(default)s)")
+    generate.add_argument("--episodes", type=int, default=4000,
+                          help="training episodes, each in a world of its own (default %(default)s)")
+    generate.add_argument("--validation-episodes", type=int, default=256,
+                          help="held-out episodes (default %(default)s)")
+    generate.add_argument("--first-seed", type=int, default=0,
+                          help="offset into the training seeds (default %(default)s)")
+    generate.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME",
+                          help="families of scenes, or all (default)")
+    generate.add_argument("--samples", type=int, default=4,
+                          help="instants recorded of an episode, at most (default %(default)s)")
+    generate.add_argument("--sample-every", type=float, default=1.5, metavar="S",
+                          help="seconds between two of them (default %(default)s)")
+    generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",
+                          help="let this model drive, the expert only says what it would do instead (default: the "
+                               "expert drives, pushed aside now and then)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     lengthen = actions.add_parser("lengthen", help="tell scenes anew with a clause for everybody on the road",
                                   epilog=EXAMPLE_LENGTHEN)  # fmt: skip
@@ -52,7 +61,7 @@ def generate_scenes(args) -> int:
     if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
     if args.samples < 1 or args.sample_every < LEAST_SAMPLE_STEP_S:
-        raise InputError(f"data generate: --samples must be at least 1 and --sample-every at least {LEAST_SAMPLE_STEP_S}")
+        raise InputError(f"data generate: --samples must be at least 1, --sample-every at least {LEAST_SAMPLE_STEP_S}")
     jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
     make_shards(record_shard, [(*job, plan, args.driver) for job in jobs], args.workers)

@@ -4,7 +4,8 @@ import pytest
 
 from specdrive_ros.cli.main import main
 
-LINES = [f"Slow down since the {colour} car {what}." for colour in ("red", "blue") for what in ("brakes", "turns", "stops")]
+LINES = [f"Slow down since the {colour} car {what}."
+         for colour in ("red", "blue") for what in ("brakes", "turns", "stops")]
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ def test_methods_on_a_model(exported, tmp_path, capsys):
     model = shutil.copytree(exported, tmp_path / "model")
     text = tmp_path / "phrases.txt"
     text.write_text("Keep lane since the road is clear.\nSlow down since the lead vehicle is slowing.\n")
-    assert main(["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model), "--json"]) == 0
+    assert main(["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model),
+                 "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sentences"] == 2
     argv = ["bench", "decode", "--model", str(model), "--prompts", "2", "--threads", "1", "--json"]
     assert main([*argv, "--draft", "carryover", "phrasebook", "carryover+phrasebook"]) == 0

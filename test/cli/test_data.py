@@ -23,7 +23,8 @@ def test_a_second_run_makes_only_what_is_missing(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--samples", "0"], ["--scenario", "racing"], ["--sample-every", "0.1"], ["--episodes", "-1"]])
+@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--samples", "0"], ["--scenario", "racing"],
+                                   ["--sample-every", "0.1"], ["--episodes", "-1"]])
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert generate(tmp_path, *wrong) == 2
     assert capsys.readouterr().err.count("\n") == 1
