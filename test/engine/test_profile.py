@@ -81,7 +81,7 @@ def test_wrong_values(tmp_path, change, said):
     assert str(caught.value).startswith(f"{path}: ") and said in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["", "[", "a: b: c", "- 1", "\x00"])
+@pytest.mark.parametrize("content", ["", "[", "a: b: c", "- 1", "\x00", "graphs: 2026-13-45"])
 def test_no_yaml(tmp_path, content):
     path = tmp_path / "mine.yaml"
     path.write_text(content)
