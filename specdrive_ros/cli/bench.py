@@ -55,7 +55,7 @@ def add_common(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     if args.kind == "node":
-        return _write(args, bench_node.document(args), bench_node.lines_of)
+        return _write(args, bench_node.document, bench_node.lines_of)
     if args.prompts < 1 or args.threads < 1 or args.seed < 0:
         raise InputError(f"bench {args.kind}: --prompts and --threads must be at least 1, --seed 0 or more")
     other = {"long": bench_long.run, "cycle": bench_cycle.run}.get(args.kind)
@@ -65,18 +65,18 @@ def run(args: Namespace) -> int:
 def run_decode(args: Namespace) -> int:
     if args.tokenizer and not args.phrases:
         raise InputError("--tokenizer: goes with --phrases; a model has its own")
-    document = phrases_document(args) if args.phrases else decode_document(args)
-    return _write(args, document, lines_of)
+    return _write(args, phrases_document if args.phrases else decode_document, lines_of)
 
 
-def _write(args: Namespace, document: dict, lines_of: Callable[[dict], list[str]]) -> int:
+def _write(args: Namespace, measure: Callable[[Namespace], dict], lines_of: Callable[[dict], list[str]]) -> int:
+    """A file that cannot be written is refused before anything is measured."""
+    from specdrive_ros.evaluation.summary import prepare_out_file
+
+    out = args.out and prepare_out_file(args.out)
+    document = measure(args)
     text = json.dumps(document, indent=1) + "\n"
-    if args.out:
-        try:
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            args.out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{args.out}: cannot be written ({error.strerror or error})") from None
+    if out:
+        out.write_text(text, encoding="utf-8")
     sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
     return 0
 

@@ -29,13 +29,16 @@ def add_arguments(parser: ArgumentParser, add_common: Callable[[ArgumentParser],
 
 
 def run(args: Namespace) -> int:
+    from specdrive_ros.evaluation.summary import prepare_out_folder
+
+    out = args.out and prepare_out_folder(args.out)  # before hours of measuring
     document = long_document(args)
     text = json.dumps(document, indent=1) + "\n"
-    if args.out:
+    if out:
         from specdrive_ros.evaluation.long_benchmark import write_files
 
-        write_files(args.out, document)
-        (args.out / "long.json").write_text(text, encoding="utf-8")
+        write_files(out, document)
+        (out / "long.json").write_text(text, encoding="utf-8")
     sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
     return 0
 
