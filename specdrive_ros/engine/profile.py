@@ -65,11 +65,11 @@ def find_profile(profile: str | Path) -> BuildProfile:
     if path.suffix not in (".yaml", ".yml"):
         candidates = [root / PROFILES / f"{profile}.yaml" for root in data_roots()]
         named = next((each for each in candidates if each.is_file()), None)
-        if named is None:
+        if named is None and not path.is_file():
             raise InputError(
                 f"profile {str(profile)!r}: no such file, nor a name; known names: {', '.join(profile_names())}"
             )
-        path = named
+        path = named or path
     return read_profile(path)
 
 

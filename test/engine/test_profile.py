@@ -89,6 +89,15 @@ def test_no_yaml(tmp_path, content):
         find_profile(path)
 
 
+def test_a_file_is_a_profile_whatever_its_suffix(tmp_path):
+    path = tmp_path / "mein Gerät.txt"
+    path.write_text(yaml.safe_dump(GOOD))
+    assert find_profile(path).name == "mein Gerät"
+    path.write_text("")
+    with pytest.raises(InputError, match="mein Gerät.txt: must be a mapping"):
+        find_profile(path)
+
+
 def test_no_profile_of_that_name():
     with pytest.raises(InputError, match="'rtx': no such file, nor a name; known names: .*rtx-ada"):
         find_profile("rtx")
