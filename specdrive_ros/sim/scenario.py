@@ -44,7 +44,8 @@ def choose_families(names: Sequence[str], every: Sequence[str] = FAMILIES) -> tu
             raise InputError(f"--scenario {name}: no such scenario; there are {', '.join(FAMILIES)} and all")
     for name in every:
         if name not in FAMILIES:
-            raise InputError(f"the model's settings, scenarios: no such scenario {name}; there are {', '.join(FAMILIES)}")
+            raise InputError(f"the model's settings, scenarios: no such scenario {name}; "
+                             f"there are {', '.join(FAMILIES)}")
     return tuple(every) if "all" in names else tuple(dict.fromkeys(names))
 
 

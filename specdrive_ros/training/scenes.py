@@ -235,7 +235,7 @@ def open_shards(folder: Path) -> list[Shard]:
     paths = sorted(Path(folder).glob("shard-*.safetensors"))
     if not paths:
         raise InputError(f"no driving scenes: {folder} has no shard-*.safetensors; "
-                         f"make some with `specdrive data generate --out {folder}`")
+                         f"make some with `specdrive data generate --out {Path(folder).parent}`")
     return [Shard(path) for path in paths]
 
 
