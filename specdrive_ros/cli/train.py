@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from specdrive_ros.cli import train_aarl, train_draft
+from specdrive_ros.cli.training_arguments import check_training
 from specdrive_ros.cli.training_output import training_output
 from specdrive_ros.errors import InputError
 
@@ -52,6 +53,7 @@ def run_target(args) -> int:
                          "--drive-worlds at least 0")
     if not (args.vision_steps or args.start_from):
         raise InputError("train target: --vision-steps 0 keeps the vision of a checkpoint; name it with --start-from")
+    check_training(args, args.learning_rate, args.vision_learning_rate)
     import torch
     from accelerate import PartialState
 

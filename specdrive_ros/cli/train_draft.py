@@ -4,10 +4,12 @@ import json
 import sys
 from pathlib import Path
 
+from specdrive_ros.cli.training_arguments import check_training
 from specdrive_ros.cli.training_output import training_output
 from specdrive_ros.errors import InputError
 
 KINDS = ("phrasebook", "eagle3", "dflash")
+LEAST_BLOCK = 2  # the newest token and one to guess
 RUNS = Path("out/train/drafts")
 EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini --data data/mini"
 
@@ -80,6 +82,9 @@ def distil(args) -> dict:
         raise InputError("train draft: --steps, --batch, --samples and --layers must be at least 1")
     if args.data is None or args.phrases is not None:
         raise InputError(f"train draft --kind {args.draft_kind}: needs --data, and takes no --phrases")
+    if args.block < LEAST_BLOCK:
+        raise InputError(f"--block {args.block}: at least {LEAST_BLOCK} is right")
+    check_training(args, args.learning_rate)
     import torch
     from accelerate import PartialState
 

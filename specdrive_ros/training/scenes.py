@@ -232,11 +232,16 @@ class Shard:
 
 
 def open_shards(folder: Path) -> list[Shard]:
+    return [Shard(path) for path in shard_paths(folder)]
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """The files of a split. Raises InputError where there are none."""
     paths = sorted(Path(folder).glob("shard-*.safetensors"))
     if not paths:
         raise InputError(f"no driving scenes: {folder} has no shard-*.safetensors; "
                          f"make some with `specdrive data generate --out {Path(folder).parent}`")
-    return [Shard(path) for path in paths]
+    return paths
 
 
 def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
