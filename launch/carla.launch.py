@@ -39,7 +39,7 @@ def nodes(context: LaunchContext) -> list:
     if values["output"] == "auto":
         values["output"] = "carla"
     car, role = f"/carla/{values['role_name']}", values["role_name"]
-    rear_axle = float(values["rear_axle_x_m"])
+    rear_axle = launching.number(values, "rear_axle_x_m")
     images = launching.images_of(car, launching.names_in(values["cameras"]))
     planner = launching.planner(
         CONFIG, values, images, f"{car}/odometry",

@@ -15,7 +15,7 @@ from specdrive_ros.ros import launching
 CONFIG = launching.config_beside(__file__)
 ARGUMENTS = {
     **launching.PLANNER_ARGUMENTS,
-    "camera": ("rgb_front", "cameras of the car and of the model, joined by commas"),
+    "cameras": ("rgb_front", "cameras of the car and of the model, joined by commas"),
     "role_name": ("ego_vehicle", "CARLA's name for the car"),
     "images": ("", "topics of the cameras, in the same order; empty for those of the car in CARLA"),
     "image_transport": ("raw", "raw or compressed"),
@@ -36,12 +36,12 @@ def nodes(context: LaunchContext) -> list:
     values = launching.values_of(context, ARGUMENTS)
     car = f"/carla/{values['role_name']}"
     odometry = values["odometry"] or f"{car}/odometry"
-    images = launching.images_of(car, launching.names_in(values["camera"]))
+    images = launching.images_of(car, launching.names_in(values["cameras"]))
     if values["images"]:
-        images = launching.images_given(values["camera"], values["images"])
+        images = launching.images_given(values["cameras"], values["images"])
     planner = launching.planner(
         CONFIG, values, images, odometry, {"autoware": values["autoware_trajectory"]},
-        image_transport=values["image_transport"], autoware_output=values["autoware_output"] == "true",
+        image_transport=values["image_transport"], autoware_output=launching.flag(values, "autoware_output"),
     )
-    controller = [launching.controller(CONFIG, values, car, odometry)] if values["controller"] == "true" else []
-    return [planner, *controller, *launching.rviz(CONFIG, values)]
+    follower = [launching.controller(CONFIG, values, car, odometry)] if launching.flag(values, "controller") else []
+    return [planner, *follower, *launching.rviz(CONFIG, values)]

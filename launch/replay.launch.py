@@ -35,6 +35,6 @@ def nodes(context: LaunchContext) -> list:
     images = launching.images_given(values["cameras"], values["images"])
     transport = values["image_transport"]
     play = ["ros2", "bag", "play", values["bag"], "--clock", "--rate", values["rate"]]
-    player = ExecuteProcess(cmd=play + (["--loop"] if values["loop"] == "true" else []), output="screen")
+    player = ExecuteProcess(cmd=play + (["--loop"] if launching.flag(values, "loop") else []), output="screen")
     planner = launching.planner(CONFIG, values, images, values["odometry"], image_transport=transport)
     return [planner, player, *launching.rviz(CONFIG, values)]

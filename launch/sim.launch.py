@@ -27,13 +27,13 @@ def generate_launch_description() -> LaunchDescription:
 def nodes(context: LaunchContext) -> list:
     values = launching.values_of(context, ARGUMENTS)
     car = f"/carla/{values['role_name']}"
-    world = {"seed": int(values["seed"]), "count": int(values["count"]), "role_name": values["role_name"]}
+    world = {name: launching.number(values, name, int) for name in ("seed", "count")}
     sim = Node(
         package=launching.PACKAGE,
         executable="sim",
         name="sim",
         output="screen",
-        parameters=[str(CONFIG / "sim.param.yaml"), world],
+        parameters=[str(CONFIG / "sim.param.yaml"), world | {"role_name": values["role_name"]}],
     )
     planner = launching.planner(CONFIG, values, launching.images_of(car, [CAMERA]), f"{car}/odometry")
     controller = launching.controller(CONFIG, values, car, f"{car}/odometry")

@@ -181,7 +181,7 @@ class Planner:
     def _prefill(
         self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...], asked: dict
     ) -> DecodingState:
-        """One pass over the prompt and, behind it, the text that rides along; the logits are those from its last row on."""
+        """One pass over the prompt and, behind it, the text that rides along; its logits from the last row on."""
         length = len(prompt.token_ids)
         words = np.concatenate([np.delete(prompt.token_ids, prompt.image_rows), np.array(carried, np.int64)])
         images = ImageRows(prompt.image_rows, features)

@@ -7,11 +7,10 @@ a `model.yaml` in it says what a file of `config/` would say, without one the de
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-import yaml
-
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA
+from specdrive_ros.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class ModelSettings:
 
     def __post_init__(self):
         _require(
-            bool(self.cameras)
-            and len(set(self.cameras)) == len(self.cameras)
-            and all(isinstance(name, str) and name for name in self.cameras),
+            bool(self.cameras) and _different_names(self.cameras),
             "cameras",
             "a list of different names",
             list(self.cameras),
@@ -65,14 +62,14 @@ class ModelSettings:
             self.action_steps,
         )
         _require(
-            isinstance(self.action_noise, (int, float)) and 0 <= self.action_noise <= 1,
+            type(self.action_noise) in (int, float) and 0 <= self.action_noise <= 1,
             "action_noise",
             "a number from 0 to 1",
             self.action_noise,
         )
         _require(isinstance(self.draft, str) and self.draft != "", "draft", "none or names joined by +", self.draft)
         _require(
-            len(set(self.scenarios)) == len(self.scenarios) and all(isinstance(name, str) for name in self.scenarios),
+            _different_names(self.scenarios),
             "scenarios",
             "a list of different names",
             list(self.scenarios),
@@ -103,13 +100,11 @@ def find_model(model: str | Path) -> ModelSettings:
 
 def _read(path: Path, base: Path) -> ModelSettings:
     """`checkpoint` in the file is relative to the folder `base`."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+    content = read_yaml(path)
     known = {field.name for field in fields(ModelSettings)}
     if not isinstance(content, dict) or not content.keys() <= known:
-        raise InputError(f"{path}: must be a mapping with keys among {', '.join(sorted(known))}")
+        unknown = ", ".join(sorted(map(str, content.keys() - known))) if isinstance(content, dict) else repr(content)
+        raise InputError(f"{path}: must be a mapping with keys among {', '.join(sorted(known))}, got {unknown}")
     for name in ("cameras", "scenarios"):
         if not isinstance(content.get(name, []), list):
             raise InputError(f"{path}: {name} must be a list of names, got {content[name]!r}")
@@ -134,6 +129,10 @@ def _names() -> list[str]:
             if ".param" not in path.name
         }
     )
+
+
+def _different_names(values: tuple) -> bool:
+    return all(isinstance(name, str) and name for name in values) and len(set(values)) == len(values)
 
 
 def _whole(value: object) -> bool:

@@ -68,13 +68,14 @@ def tiny_scenes(tmp_path_factory) -> Path:
     short = scenes.EpisodePlan(lead_in_s=(1.5, 1.6), samples=1, sample_every_s=0.5)
     for split, base in (("train", scenes.TRAIN_SEED_BASE), ("validation", scenes.VALIDATION_SEED_BASE)):
         (folder / split).mkdir()
-        scenes.write_shard(folder / split / "shard-0.safetensors", scenes.record_episodes(scenes.worlds(base, 4), short))
+        scenes.write_shard(folder / split / "shard-0.safetensors",
+                           scenes.record_episodes(scenes.worlds(base, 4), short))
     return folder
 
 
 @pytest.fixture(scope="session")
 def tiny_target(tiny_scenes, tmp_path_factory) -> Path:
-    """A very small target with chance weights, loud enough that its text depends on the prompt and its plans on the text."""
+    """A very small target with chance weights, loud enough that text depends on the prompt and plans on the text."""
     import torch
 
     from specdrive_ros.target.checkpoint import save_target

@@ -169,7 +169,8 @@ def chance_draft(folder, name: str, planner, spoilt=None) -> None:
     mask_token, target = planner.tokenizer.base_ids["<|im_end|>"], fingerprint_of(config.folder)
     taps = planner.networks.tap_layers
     torch.manual_seed(0)
-    draft = new_draft(draft_config(config, DraftTraining(kind, rope, block_size=8), taps, len(words), mask_token, target))
+    draft = new_draft(draft_config(config, DraftTraining(kind, rope, block_size=8), taps, len(words), mask_token,
+                                   target))
     if kind == "eagle3":
         draft.set_vocabulary(words)
     if spoilt is not None:
@@ -200,7 +201,8 @@ def test_drafts_change_neither_words_nor_waypoints(planner, drafted, observation
         assert passes[1] == passes[4] == 0, "the whole reasoning rode along in the prefill"
 
 
-@pytest.mark.parametrize("costs", [PassCosts((1, 2), (1.0, 9.0)), PassCosts((1, 128), (1.0, 1.0))], ids=["dear", "free"])
+@pytest.mark.parametrize("costs", [PassCosts((1, 2), (1.0, 9.0)), PassCosts((1, 128), (1.0, 1.0))],
+                         ids=["dear", "free"])
 @pytest.mark.parametrize("draft", ["eagle3-flat", "dflash-mirror", "phrasebook+eagle3-flat"])
 def test_no_width_changes_the_answer(planner, drafted, observation, draft, costs):
     """Chains and the published 60-node tree, on the reference runtime."""

@@ -1,4 +1,4 @@
-"""The model that ships: it loads, finishes its reasoning and looks at the light and plans better than going straight on."""
+"""The model that ships: it loads, ends its reasoning, looks at the light and plans better than going straight on."""
 
 import numpy as np
 import pytest

@@ -116,7 +116,8 @@ class DriverService(EgodriverServiceServicer):
 
     def _open(self, name: str, cameras: dict[str, str], ignored: list[str], seed: int) -> None:
         def make() -> DriveSession:
-            return DriveSession(name, cameras, ignored, self._planners, seed=seed, until_ready=self._options.until_ready)
+            return DriveSession(name, cameras, ignored, self._planners, seed=seed,
+                                until_ready=self._options.until_ready)
 
         self.expire()
         self._sessions.begin(name, make)

@@ -1,7 +1,7 @@
 """Which sessions are open, how many may be, and which nobody asks any more.
 
-A simulator that dies closes no session. One without a call for `idle_s` is closed for it, so that its planner serves the
-next; a call that comes later all the same is told so. Knows no gRPC.
+A simulator that dies closes no session. One without a call for `idle_s` is closed for it, so that its planner serves
+the next; a call that comes later all the same is told so. Knows no gRPC.
 """
 
 import time
@@ -52,7 +52,8 @@ class Sessions:
             if name in self._open:
                 raise SessionExists(f"session {name}: is open already")
             if len(self._open) >= self._most:
-                raise TooManySessions(f"session {name}: {len(self._open)} are open, which is the most; {self._remedy()}")
+                raise TooManySessions(f"session {name}: {len(self._open)} are open, the most there may be; "
+                                      f"{self._remedy()}")
             self._open[name] = _Open(make(), self._clock())
             self._expired.pop(name, None)
 
@@ -64,7 +65,7 @@ class Sessions:
 
     @contextmanager
     def used(self, name: str) -> Iterator[DriveSession]:
-        """For one call, in which the session is not idle however long it takes. Raises UnknownSession, SessionExpired."""
+        """For one call, in which the session is never idle. Raises UnknownSession, SessionExpired."""
         with self._lock:
             if name not in self._open:
                 raise self._unknown(name)

@@ -7,8 +7,9 @@ Knows no model.
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdrive_ros.budget.yaml_file import find_file, is_number, parse, read_yaml, require
+from specdrive_ros.budget.yaml_file import find_file, is_number, parse, require
 from specdrive_ros.errors import InputError
+from specdrive_ros.yaml_file import read_yaml
 
 DEVICES = Path("engines") / "devices"
 ARITHMETIC = ("fp32", "fp16", "fp8", "int8", "fp4")  # fp16 is also bf16's; fp32 is that of the plain cores

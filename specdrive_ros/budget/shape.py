@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from specdrive_ros.budget.yaml_file import find_file, is_count, known_names, parse, read_yaml, require
+from specdrive_ros.budget.yaml_file import find_file, is_count, known_names, parse, require
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.target.config import TargetConfig
+from specdrive_ros.yaml_file import read_yaml
 
 SHAPES = Path("engines") / "shapes"
+LONGEST_REASONING = 100_000  # tokens; every number of passes is tried
 
 
 class _Counts:
@@ -84,6 +86,7 @@ class CycleShape(_Counts):
 
     def __post_init__(self):
         super().__post_init__()
+        require(self.reasoning <= LONGEST_REASONING, "reasoning", f"at most {LONGEST_REASONING}", self.reasoning)
         need = self.prompt + self.reasoning
         require(self.capacity >= need, "capacity", f"at least {need} (prompt and reasoning)", self.capacity)
 

@@ -1,12 +1,10 @@
-"""The YAML files of a budget: found by name or path, read into frozen dataclasses, every wrong value refused.
+"""The YAML files of a budget: found by name or path, parsed into frozen dataclasses, every wrong value refused.
 
 An error names the file, the place in it, the rule and the value. Knows neither devices nor models.
 """
 
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-
-import yaml
 
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
@@ -27,13 +25,6 @@ def find_file(kind: str, folder: Path, name: str | Path) -> Path:
 
 def known_names(folder: Path) -> list[str]:
     return sorted({path.stem for root in data_roots() for path in (root / folder).glob("*.yaml")})
-
-
-def read_yaml(path: Path) -> object:
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
 
 
 def parse(kind: type, content: object, where: str):

@@ -22,7 +22,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     long = kinds.add_parser("long", help="what a token costs in reasonings of 20 to 512 tokens")
     bench_long.add_arguments(long, add_common)
     bench_cycle.add_arguments(kinds.add_parser("cycle", help="whole planning cycles, stage by stage"), add_common)
-    node = kinds.add_parser("node", help="the planner as a process, picture in to trajectory out", epilog=bench_node.EXAMPLE)
+    node = kinds.add_parser("node", help="the planner as a process, picture in to trajectory out",
+                            epilog=bench_node.EXAMPLE)
     bench_node.add_arguments(node)
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
     add_common(decode)
@@ -30,8 +31,8 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="methods to measure; a+b is a company (default: none carryover)")
     decode.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to decode (default %(default)s)")
     decode.add_argument("--modelled", action=BooleanOptionalAction, default=True,
-                        help="also count passes with trees as wide as pays on a large GPU, where a wide pass costs what "
-                             "a narrow one does: a model, marked as one")
+                        help="also count passes with trees as wide as pays on a large GPU, where a wide pass costs "
+                             "what a narrow one does: a model, marked as one")
     decode.add_argument("--measure-costs", action="store_true",
                         help="first measure what passes cost and keep the table beside the model: trees are then as "
                              "wide as pays here (default: the table kept there, else that of mini on a CPU)")
@@ -45,7 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def add_common(parser: ArgumentParser) -> None:
     """What every kind of benchmark takes."""
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
-    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime, torch or tensorrt (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R",
+                        help="onnxruntime, torch or tensorrt (default %(default)s)")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="CPU threads (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first world (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
@@ -53,7 +55,7 @@ def add_common(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     if args.kind == "node":
-        return _write(args, bench_node.document(args), bench_node.lines_of)
+        return _write(args, bench_node.document, bench_node.lines_of)
     if args.prompts < 1 or args.threads < 1 or args.seed < 0:
         raise InputError(f"bench {args.kind}: --prompts and --threads must be at least 1, --seed 0 or more")
     other = {"long": bench_long.run, "cycle": bench_cycle.run}.get(args.kind)
@@ -63,18 +65,18 @@ def run(args: Namespace) -> int:
 def run_decode(args: Namespace) -> int:
     if args.tokenizer and not args.phrases:
         raise InputError("--tokenizer: goes with --phrases; a model has its own")
-    document = phrases_document(args) if args.phrases else decode_document(args)
-    return _write(args, document, lines_of)
+    return _write(args, phrases_document if args.phrases else decode_document, lines_of)
 
 
-def _write(args: Namespace, document: dict, lines_of: Callable[[dict], list[str]]) -> int:
+def _write(args: Namespace, measure: Callable[[Namespace], dict], lines_of: Callable[[dict], list[str]]) -> int:
+    """A file that cannot be written is refused before anything is measured."""
+    from specdrive_ros.evaluation.summary import prepare_out_file
+
+    out = args.out and prepare_out_file(args.out)
+    document = measure(args)
     text = json.dumps(document, indent=1) + "\n"
-    if args.out:
-        try:
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            args.out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{args.out}: cannot be written ({error.strerror or error})") from None
+    if out:
+        out.write_text(text, encoding="utf-8")
     sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
     return 0
 
@@ -170,7 +172,8 @@ def lines_of(document: dict) -> list[str]:
     measured = [
         f"{row['draft']:<34} L {row['accepted_length']:6.2f}   routine {row['routine_share']:4.0%}   "
         f"median {row['ms_per_reasoning']['median']:7.2f} ms  p99 {row['ms_per_reasoning']['p99']:7.2f}   "
-        f"speed-up {row['speedup'] or float('nan'):5.2f}   {'identical' if row['identical'] else str(row['mismatches']) + ' MISMATCHES'}"
+        f"speed-up {row['speedup'] or float('nan'):5.2f}   "
+        + ("identical" if row["identical"] else f"{row['mismatches']} MISMATCHES")
         for row in document["methods"]
     ]
     return [head, *measured, *modelled_lines(document.get("modelled_gpu"))]

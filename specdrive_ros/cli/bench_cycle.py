@@ -63,7 +63,8 @@ def with_total(stage_ms: dict[str, float]) -> dict[str, float]:
 
 def lines_of(document: dict) -> list[str]:
     """A block a method: a line a stage that was there."""
-    lines = [f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['cycles']} cycles; ms"]
+    lines = [f"{document['model']} on {document['runtime']}, {document['threads']} threads, "
+             f"{document['cycles']} cycles; ms"]
     for row in document["methods"]:
         same = "identical" if row["identical"] else "MISMATCHES"
         lines.append(f"{row['draft']}   L {row['reasoning']['accepted_length']:.2f}   {same}")

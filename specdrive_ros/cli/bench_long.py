@@ -16,7 +16,7 @@ def add_arguments(parser: ArgumentParser, add_common: Callable[[ArgumentParser],
     parser.epilog = EXAMPLE
     add_common(parser)
     parser.add_argument("--draft", nargs="+", metavar="D",
-                        help="methods to measure beside plain decoding, no carry-over (default: all in the model's folder)")
+                        help="methods to measure beside plain decoding, no carry-over (default: all the model has)")
     parser.add_argument("--lengths", nargs="+", type=int, metavar="N",
                         help="tokens of a reasoning (default 20 64 128 256 512)")
     parser.add_argument("--prompts", type=int, default=4, metavar="N",
@@ -24,17 +24,21 @@ def add_arguments(parser: ArgumentParser, add_common: Callable[[ArgumentParser],
     parser.add_argument("--own-ends", action="store_true",
                         help="let the model end its reasonings, for one that was taught long ones (`data lengthen`); a "
                              "length is then where a reasoning is cut off (default: they may not end before)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for long.json, long.csv and long.html with plots")
+    parser.add_argument("--out", type=Path, metavar="DIR",
+                        help="folder for long.json, long.csv and long.html with plots")
 
 
 def run(args: Namespace) -> int:
+    from specdrive_ros.evaluation.summary import prepare_out_folder
+
+    out = args.out and prepare_out_folder(args.out)  # before hours of measuring
     document = long_document(args)
     text = json.dumps(document, indent=1) + "\n"
-    if args.out:
+    if out:
         from specdrive_ros.evaluation.long_benchmark import write_files
 
-        write_files(args.out, document)
-        (args.out / "long.json").write_text(text, encoding="utf-8")
+        write_files(out, document)
+        (out / "long.json").write_text(text, encoding="utf-8")
     sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
     return 0
 
@@ -74,12 +78,13 @@ def lines_of(document: dict) -> list[str]:
     """A line a method and length."""
     from specdrive_ros.evaluation.long_benchmark import ends_in_words
 
-    head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts; "
-    return [f"{head}{ends_in_words(document)}; beyond: behind the length before"] + [
+    head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts"
+    return [f"{head}; {ends_in_words(document)}; beyond: behind the length before"] + [
         f"{row['draft']:<28} {row['length']:>4} tokens   "
         f"L {row['accepted_length']:6.2f}  beyond {_or_nan(row['accepted_length_beyond']):6.2f}   "
         f"ms a token {row['ms_per_token']:7.3f}  beyond {_or_nan(row['ms_per_token_beyond']):7.3f}  CPU "
-        f"{row['cpu_ms_per_token']:7.3f}   speed-up {row['speedup']:5.2f}   {'identical' if row['identical'] else 'MISMATCHES'}"
+        f"{row['cpu_ms_per_token']:7.3f}   speed-up {row['speedup']:5.2f}   "
+        f"{'identical' if row['identical'] else 'MISMATCHES'}"
         for row in document["rows"]
     ]
 

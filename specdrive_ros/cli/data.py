@@ -4,19 +4,21 @@ causation. Resumable; shards are made in parallel."""
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
 
 from specdrive_ros.cli.progress import progress
-from specdrive_ros.errors import InputError
+from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.sim.scenario import choose_families
 from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
                                             write_shard)
 
 EPISODES_PER_SHARD = 32
-LEAST_SAMPLE_STEP_S = 0.4  # four frames
+LEAST_SAMPLE_STEP_S, LONGEST_SAMPLE_STEP_S = 0.4, 60.0  # four frames; longer than an episode
+TRAIN_SEEDS = VALIDATION_SEED_BASE - TRAIN_SEED_BASE
 EXAMPLE = "example: specdrive data generate --out data/mini --episodes 4000"
 EXAMPLE_LENGTHEN = "example: specdrive data lengthen --data data/mini --out data/mini-long"
 
@@ -24,16 +26,25 @@ EXAMPLE_LENGTHEN = "example: specdrive data lengthen --data data/mini --out data
 def add_arguments(parser):
     parser.epilog = EXAMPLE
     actions = parser.add_subparsers(dest="action", required=True, metavar="generate|lengthen")
-    generate = actions.add_parser("generate", help="drive the expert through random worlds and record it", epilog=EXAMPLE)
-    generate.add_argument("--out", type=Path, default=Path("data/mini"), help="folder for train/ and validation/ (default %(default)s)")
-    generate.add_argument("--episodes", type=int, default=4000, help="training episodes, each in a world of its own (default %(default)s)")
-    generate.add_argument("--validation-episodes", type=int, default=256, help="held-out episodes (default %(default)s)")
-    generate.add_argument("--first-seed", type=int, default=0, help="offset into the training seeds (default %(default)s)")
-    generate.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME", help="families of scenes, or all (default)")
-    generate.add_argument("--samples", type=int, default=4, help="instants recorded of an episode, at most (default %(default)s)")
-    generate.add_argument("--sample-every", type=float, default=1.5, metavar="S", help="seconds between two of them (default %(default)s)")
-    generate.add_argument("--driver", type=Path, metavar="CHECKPOINT", help="let this model drive, the expert only says what "
-                          "it would do instead (default: the expert drives, pushed aside now and then)")
+    generate = actions.add_parser("generate", help="drive the expert through random worlds and record it",
+                                  epilog=EXAMPLE)
+    generate.add_argument("--out", type=Path, default=Path("data/mini"),
+                          help="folder for train/ and validation/ (default %(default)s)")
+    generate.add_argument("--episodes", type=int, default=4000,
+                          help="training episodes, each in a world of its own (default %(default)s)")
+    generate.add_argument("--validation-episodes", type=int, default=256,
+                          help="held-out episodes (default %(default)s)")
+    generate.add_argument("--first-seed", type=int, default=0,
+                          help="offset into the training seeds (default %(default)s)")
+    generate.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME",
+                          help="families of scenes, or all (default)")
+    generate.add_argument("--samples", type=int, default=4,
+                          help="instants recorded of an episode, at most (default %(default)s)")
+    generate.add_argument("--sample-every", type=float, default=1.5, metavar="S",
+                          help="seconds between two of them (default %(default)s)")
+    generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",
+                          help="let this model drive, the expert only says what it would do instead (default: the "
+                               "expert drives, pushed aside now and then)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     lengthen = actions.add_parser("lengthen", help="tell scenes anew with a clause for everybody on the road",
                                   epilog=EXAMPLE_LENGTHEN)  # fmt: skip
@@ -51,8 +62,12 @@ def run(args) -> int:
 def generate_scenes(args) -> int:
     if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
-    if args.samples < 1 or args.sample_every < LEAST_SAMPLE_STEP_S:
-        raise InputError(f"data generate: --samples must be at least 1 and --sample-every at least {LEAST_SAMPLE_STEP_S}")
+    if args.samples < 1 or not LEAST_SAMPLE_STEP_S <= args.sample_every <= LONGEST_SAMPLE_STEP_S:
+        raise InputError("data generate: --samples must be at least 1, --sample-every from "
+                         f"{LEAST_SAMPLE_STEP_S:g} to {LONGEST_SAMPLE_STEP_S:g}")
+    if not 0 <= args.first_seed <= TRAIN_SEEDS - args.episodes:
+        raise InputError(f"--first-seed {args.first_seed} with {args.episodes} episodes: seeds should stay within 0 "
+                         f"and {TRAIN_SEEDS - 1}; others are for driving and validation")
     jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
     make_shards(record_shard, [(*job, plan, args.driver) for job in jobs], args.workers)
@@ -75,7 +90,11 @@ def make_shards(make: Callable[..., int], jobs: list[tuple], workers: int) -> No
         running = [pool.submit(make, *job) for job in jobs]
         samples = 0
         for done in as_completed(running):
-            samples += done.result()
+            try:
+                samples += done.result()
+            except BrokenProcessPool:
+                raise WorkFailed("a process that makes shards was killed, out of memory perhaps; shards that are whole "
+                                 "stay: run it again with fewer --workers") from None
             bar.advance(1, f"{samples} samples")
 
 

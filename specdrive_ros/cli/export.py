@@ -114,7 +114,8 @@ def _write_variant(args) -> int:
         accuracy = variant_accuracy(settings, args.folder, args.precision, args.cycles, bar.advance)
     if args.json:
         document = {"version": 1, "folder": str(args.folder), "precision": args.precision}
-        json.dump(document | {"graphs": graph_sizes(args.folder), "accuracy": accuracy.as_document()}, sys.stdout, indent=1)
+        document |= {"graphs": graph_sizes(args.folder), "accuracy": accuracy.as_document()}
+        json.dump(document, sys.stdout, indent=1)
         print()
     else:
         for name, size in graph_sizes(args.folder).items():

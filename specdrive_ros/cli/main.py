@@ -15,6 +15,8 @@ from specdrive_ros import __version__
 from specdrive_ros.cli.commands import COMMANDS
 from specdrive_ros.errors import InputError, SpecdriveError
 
+MESSAGES = "specdrive_ros.msg"
+ROS_MODULES = ("rclpy", "rcl_interfaces", "builtin_interfaces", "ament_index_python")
 EXIT_OK, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -36,11 +38,22 @@ def main(argv: list[str] | None = None) -> int:
     except SpecdriveError as error:
         print(f"specdrive: error: {one_line(error)}", file=sys.stderr)
         return EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILED
+    except ModuleNotFoundError as error:
+        if is_ours(error.name):
+            raise
+        print(f"specdrive: error: {argv[0]} needs {error.name}, which is not installed; {remedy(argv[0], error.name)}",
+              file=sys.stderr)
+        return EXIT_INPUT
     except KeyboardInterrupt:
         print("specdrive: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of stdout, `head` for one, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except OSError as error:  # a full disk, a folder that went away
+        if error.filename is None:
+            raise
+        print(f"specdrive: error: {error.filename}: {error.strerror}", file=sys.stderr)
         return EXIT_FAILED
 
 
@@ -70,6 +83,20 @@ def make_parser(name: str | None, module: ModuleType | None) -> Parser:
         if command == name:
             module.add_arguments(command_parser)
     return parser
+
+
+def is_ours(module: str | None) -> bool:
+    """Whether a module that is missing is a mistake of ours. The messages are made where ROS is, like others'."""
+    return module is None or module.split(".")[0] == "specdrive_ros" and module != MESSAGES
+
+
+def remedy(command: str, module: str) -> str:
+    """What makes a missing module be there: ROS, or the requirements that `./specdrive` installs by itself."""
+    if module == MESSAGES or module.split(".")[0] in ROS_MODULES:
+        return "source a ROS 2 workspace with this package, or run ./specdrive in a checkout"
+    extra = COMMANDS[command].extra
+    package = f"specdrive_ros[{extra}]" if extra else "specdrive_ros"
+    return f"run ./specdrive in a checkout, or pip install '{package}' from one"
 
 
 def one_line(error: Exception) -> str:

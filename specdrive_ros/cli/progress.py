@@ -21,7 +21,8 @@ class PlainLines:
         now = time.monotonic()
         if now - self.printed >= PLAIN_LINE_EVERY_S or self.done >= self.total:
             self.printed = now
-            print(f"{self.name}: {self.done}/{self.total} {text} ({now - self.started:.0f} s)", file=sys.stderr, flush=True)
+            line = f"{self.name}: {self.done}/{self.total} {text} ({now - self.started:.0f} s)"
+            print(line, file=sys.stderr, flush=True)
 
 
 class Bar:

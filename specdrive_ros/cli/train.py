@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from specdrive_ros.cli import train_aarl, train_draft
+from specdrive_ros.cli.training_arguments import check_training
 from specdrive_ros.cli.training_output import training_output
 from specdrive_ros.errors import InputError
 
@@ -15,18 +16,25 @@ def add_arguments(parser):
     parser.epilog = EXAMPLE
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="target|draft|aarl")
     target = kinds.add_parser("target", help="train the driving model mini", epilog=EXAMPLE)
-    target.add_argument("--data", type=Path, default=Path("data/mini"), help="scenes of `data generate` (default %(default)s)")
-    target.add_argument("--run", type=Path, default=Path("out/train/mini"), help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
+    target.add_argument("--data", type=Path, default=Path("data/mini"),
+                        help="scenes of `data generate` (default %(default)s)")
+    target.add_argument("--run", type=Path, default=Path("out/train/mini"),
+                        help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
     target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
-    target.add_argument("--start-from", type=Path, metavar="CHECKPOINT", help="begin with the weights of a checkpoint folder, not with chance")
+    target.add_argument("--start-from", type=Path, metavar="CHECKPOINT",
+                        help="begin with the weights of a checkpoint folder, not with chance")
     target.add_argument("--vision-steps", type=int, default=3000,
                         help="steps of vision pretraining; 0 keeps the vision of --start-from (default %(default)s)")
-    target.add_argument("--vision-learning-rate", type=float, default=1e-3, help="peak of vision pretraining (default %(default)s)")
+    target.add_argument("--vision-learning-rate", type=float, default=1e-3,
+                        help="peak of vision pretraining (default %(default)s)")
     target.add_argument("--steps", type=int, default=3000, help="steps of reasoning and action (default %(default)s)")
     target.add_argument("--batch", type=int, default=16, help="samples a step and process (default %(default)s)")
-    target.add_argument("--learning-rate", type=float, default=8e-4, help="peak of the second stage (default %(default)s)")
-    target.add_argument("--evaluate-every", type=int, default=500, metavar="STEPS", help="of the second stage (default %(default)s)")
-    target.add_argument("--drive-worlds", type=int, default=12, metavar="N", help="held-out worlds to drive at each evaluation; the "
+    target.add_argument("--learning-rate", type=float, default=8e-4,
+                        help="peak of the second stage (default %(default)s)")
+    target.add_argument("--evaluate-every", type=int, default=500, metavar="STEPS",
+                        help="of the second stage (default %(default)s)")
+    target.add_argument("--drive-worlds", type=int, default=12, metavar="N",
+                        help="held-out worlds to drive at each evaluation; the "
                         "weights that drove best are kept, 0 keeps the last (default %(default)s)")
     target.add_argument("--seed", type=int, default=0)
     target.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
@@ -45,6 +53,7 @@ def run_target(args) -> int:
                          "--drive-worlds at least 0")
     if not (args.vision_steps or args.start_from):
         raise InputError("train target: --vision-steps 0 keeps the vision of a checkpoint; name it with --start-from")
+    check_training(args, args.learning_rate, args.vision_learning_rate)
     import torch
     from accelerate import PartialState
 

@@ -4,10 +4,12 @@ import json
 import sys
 from pathlib import Path
 
+from specdrive_ros.cli.training_arguments import check_training
 from specdrive_ros.cli.training_output import training_output
 from specdrive_ros.errors import InputError
 
 KINDS = ("phrasebook", "eagle3", "dflash")
+LEAST_BLOCK = 2  # the newest token and one to guess
 RUNS = Path("out/train/drafts")
 EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini --data data/mini"
 
@@ -15,23 +17,31 @@ EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini
 def add_arguments(parser):
     parser.epilog = EXAMPLE
     parser.add_argument("--kind", dest="draft_kind", required=True, choices=KINDS)
-    parser.add_argument("--model", default="mini", metavar="M", help="the target's name or checkpoint folder (default %(default)s)")
+    parser.add_argument("--model", default="mini", metavar="M",
+                        help="the target's name or checkpoint folder (default %(default)s)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="learn from the scenes of `data generate`")
-    parser.add_argument("--phrases", type=Path, metavar="FILE", help="phrasebook: learn from a text, a chain of causation a line")
-    parser.add_argument("--out", type=Path, help="phrasebook: file to write; networks: folder of the finished draft and its "
+    parser.add_argument("--phrases", type=Path, metavar="FILE",
+                        help="phrasebook: learn from a text, a chain of causation a line")
+    parser.add_argument("--out", type=Path,
+                        help="phrasebook: file to write; networks: folder of the finished draft and its "
                         "graphs (default: in drafts/ of the model's folder, where --draft looks)")
     parser.add_argument("--json", action="store_true", help="print the training record as JSON")
     network = parser.add_argument_group("networks")
-    network.add_argument("--rope", default="flat", choices=("flat", "mirror"), help="one index a row, or the target's 3D M-RoPE (default %(default)s)")
+    network.add_argument("--rope", default="flat", choices=("flat", "mirror"),
+                         help="one index a row, or the target's 3D M-RoPE (default %(default)s)")
     network.add_argument("--run", type=Path, help="state and curves of the training, which resumes from here (default: "
                          f"OUT/run, without --out {RUNS}/TARGET/KIND-ROPE)")
-    network.add_argument("--features", type=Path, help="where the target's states are cached, for every draft of a target "
+    network.add_argument("--features", type=Path,
+                         help="where the target's states are cached, for every draft of a target "
                          "(default: beside OUT or the run)")
-    network.add_argument("--answers", default="greedy", choices=("greedy", "labels"), help="learn what the target writes, or the labels (default %(default)s)")
+    network.add_argument("--answers", default="greedy", choices=("greedy", "labels"),
+                         help="learn what the target writes, or the labels (default %(default)s)")
     network.add_argument("--samples", type=int, default=6000, help="training samples (default %(default)s)")
-    network.add_argument("--tap-layers", type=int, nargs="+", metavar="K", help="layers of the target whose inputs are read (default 2 n/2 n-3)")
+    network.add_argument("--tap-layers", type=int, nargs="+", metavar="K",
+                         help="layers of the target whose inputs are read (default 2 n/2 n-3)")
     network.add_argument("--layers", type=int, default=2, help="layers of a DFlash draft (default %(default)s)")
-    network.add_argument("--block", type=int, default=16, help="block of a DFlash draft, newest token included (default %(default)s)")
+    network.add_argument("--block", type=int, default=16,
+                         help="block of a DFlash draft, newest token included (default %(default)s)")
     network.add_argument("--steps", type=int, default=3000, help="(default %(default)s)")
     network.add_argument("--batch", type=int, default=8, help="samples a step and process (default %(default)s)")
     network.add_argument("--learning-rate", type=float, default=1e-3, help="peak (default %(default)s)")
@@ -45,7 +55,8 @@ def run(args) -> int:
         json.dump(record, sys.stdout, indent=1)
         print()
     elif args.draft_kind == "phrasebook":
-        print("{phrasebook}: {sentences} sentences, {distinct} different, {nodes} nodes, {bytes} bytes".format(**record))
+        words = "{phrasebook}: {sentences} sentences, {distinct} different, {nodes} nodes, {bytes} bytes"
+        print(words.format(**record))
     else:
         for name, value in record["validation"].items():
             print(f"{name:28s} {value:.3f}")
@@ -71,6 +82,9 @@ def distil(args) -> dict:
         raise InputError("train draft: --steps, --batch, --samples and --layers must be at least 1")
     if args.data is None or args.phrases is not None:
         raise InputError(f"train draft --kind {args.draft_kind}: needs --data, and takes no --phrases")
+    if args.block < LEAST_BLOCK:
+        raise InputError(f"--block {args.block}: at least {LEAST_BLOCK} is right")
+    check_training(args, args.learning_rate)
     import torch
     from accelerate import PartialState
 

@@ -148,7 +148,7 @@ class TokenTree:
         return text_positions(root_slot + 1, deepest, rope_delta)[:, self.depths - 1]
 
     def pruned(self, nodes: int) -> "TokenTree":
-        """The most probable `nodes` nodes, in their order; of equal ones the first. Ancestors of kept nodes are kept."""
+        """The most probable `nodes` nodes, in their order; of equal ones the first. Ancestors stay."""
         if nodes >= len(self):
             return self
         kept = np.sort(np.argsort(-self._least_on_path(), kind="stable")[: max(nodes, 0)])

@@ -129,6 +129,7 @@ def _obtain(folder, identity, before: Marks, profile, store, tensorrt, listener)
         if profile.on_mismatch == "refuse":
             raise
         why = str(fault)
+    store.prove_writable()
     listener.on_graph(identity.graph, why)
     path = folder / f"{identity.graph}.onnx"
     onnx = graph_to_compile(path, identity.graph, profile.precision)

@@ -8,12 +8,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from specdrive_ros.engine.axes import AXES, Range, Ranges, letters_of
 from specdrive_ros.engine.identity import canonical
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
+from specdrive_ros.yaml_file import read_yaml
 
 BUILDERS = ("auto", "tensorrt", "tensorrt_rtx")
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -66,11 +65,11 @@ def find_profile(profile: str | Path) -> BuildProfile:
     if path.suffix not in (".yaml", ".yml"):
         candidates = [root / PROFILES / f"{profile}.yaml" for root in data_roots()]
         named = next((each for each in candidates if each.is_file()), None)
-        if named is None:
+        if named is None and not path.is_file():
             raise InputError(
                 f"profile {str(profile)!r}: no such file, nor a name; known names: {', '.join(profile_names())}"
             )
-        path = named
+        path = named or path
     return read_profile(path)
 
 
@@ -79,12 +78,9 @@ def profile_names() -> list[str]:
 
 
 def read_profile(path: Path) -> BuildProfile:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such profile; known names: {', '.join(profile_names())}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+    if not path.exists():
+        raise InputError(f"{path}: no such profile; known names: {', '.join(profile_names())}")
+    content = read_yaml(path)
     try:
         return _profile(path.stem, content)
     except InputError as error:

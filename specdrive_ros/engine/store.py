@@ -115,14 +115,23 @@ class EngineStore:
         built_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         file = f"{identity.graph}-{digest[:16]}.engine"
         entry = Entry(identity, file, len(content), digest, model, built_at, round(build_s, 2), bindings)
+        with self._saying_what_fails(), self._writing():
+            replace_file(self.folder / file, content)
+            others = [each for each in self._entries_or_none() if each.identity.key != identity.key]
+            write_manifest(self.folder, [*others, entry])
+        return entry
+
+    def prove_writable(self) -> None:
+        """Before an engine is compiled, which takes minutes. Raises `InputError` where it could not be kept."""
+        with self._saying_what_fails(), self._writing():
+            pass
+
+    @contextmanager
+    def _saying_what_fails(self) -> Iterator[None]:
         try:
-            with self._writing():
-                replace_file(self.folder / file, content)
-                others = [each for each in self._entries_or_none() if each.identity.key != identity.key]
-                write_manifest(self.folder, [*others, entry])
+            yield
         except OSError as error:
             raise InputError(f"{self.folder}: engines cannot be written there ({error.strerror or error})") from None
-        return entry
 
     def _entries_or_none(self) -> list[Entry]:
         """A damaged manifest is set aside: what it named is not trusted any more."""

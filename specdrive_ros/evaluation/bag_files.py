@@ -39,6 +39,8 @@ def find_files(path: Path, metadata: dict, damage: list[str]) -> list[Path]:
         raise NotABag(f"bag {path}: no such file or folder; a rosbag2 folder, .mcap or .db3 is right")
     if path.is_file():
         return [path]
+    if not path.is_dir():
+        raise NotABag(f"bag {path}: neither a file nor a folder; a rosbag2 folder, .mcap or .db3 is right")
     named = [path / name for name in metadata.get("files", ())]
     missing = [file.name for file in named if not file.is_file()]
     if missing:

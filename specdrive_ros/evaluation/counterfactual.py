@@ -315,9 +315,11 @@ def listing(found: list[Flip]) -> str:
     for flip in found:
         wrong = " ".join(["text stays"] * (not flip.text_follows) + ["plan stays"] * (not flip.plan_follows))
         lines += [f"{flip.seed:6d} {flip.shown:8}{flip.distance_m:6.1f} m  {flip.reasoning}",
-                  f"       changed {flip.distance_flipped_m:6.1f} m  {flip.reasoning_flipped}" + f"  [{wrong}]" * bool(wrong)]
+                  f"       changed {flip.distance_flipped_m:6.1f} m  {flip.reasoning_flipped}"
+                  + f"  [{wrong}]" * bool(wrong)]
     text, plan = (np.mean([getattr(flip, name) for flip in found]) for name in ("text_follows", "plan_follows"))
-    return "\n".join([*lines, f"{len(found)} cases: the reasoning follows the pixels in {text:.0%}, the plan in {plan:.0%}"])
+    lines.append(f"{len(found)} cases: the reasoning follows the pixels in {text:.0%}, the plan in {plan:.0%}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

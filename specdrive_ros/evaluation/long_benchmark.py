@@ -28,7 +28,8 @@ from specdrive_ros.evaluation.report_page import page, table, write_page
 
 LENGTHS = (20, 64, 128, 256, 512)
 APART = 25  # cycles between two prompts: one of each world
-COLUMNS = ("draft", "rope", "length", "tokens", "target_passes", "accepted_length", "accepted_length_beyond", "ms_per_token",
+COLUMNS = ("draft", "rope", "length", "tokens", "target_passes", "accepted_length", "accepted_length_beyond",
+           "ms_per_token",
            "ms_per_token_beyond", "cpu_ms_per_token", "speedup", "identical")  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def measure_lengths(
     prompt here has one before it."""
     names = [NO_DRAFT, *(draft for draft in dict.fromkeys(drafts) if draft != NO_DRAFT)]
     if carried := [name for name in names if CARRYOVER in check_names(name)]:
-        raise InputError(f"bench long: {carried[0]} has nothing to carry over, each prompt stands alone; name it without")
+        raise InputError(f"bench long: {carried[0]} has nothing to carry over, prompts stand alone; name it without")
     rules = planner.rules if own_ends else endless(planner.rules, max(lengths))
     folder = planner.settings.checkpoint
     decoders = [make_decoder(planner.networks, rules, name, folder, planner.tokenizer, costs) for name in names]

@@ -223,7 +223,8 @@ def _failure(name: str, result: Mapping, cycles: Sequence[ReportCycle], *, with_
     text = f"{_badge(result['outcome'])} <b>{escape(name)}</b><br>{escape(result['why'])}"
     if cycles:
         last = cycles[-1]
-        text += f'<br><span class="soft">{last.time_s:.1f} s:</span> <span class="reasoning">{escape(last.plan.reasoning)}</span>'
+        text += f'<br><span class="soft">{last.time_s:.1f} s:</span> '
+        text += f'<span class="reasoning">{escape(last.plan.reasoning)}</span>'
     seen = [cycle for cycle in cycles if cycle.rgb is not None]
     picture = ""
     if seen and with_picture:

@@ -5,6 +5,7 @@ types below, and writes it. Knows nothing of where the rows came from.
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -224,6 +225,15 @@ def write_summary(path: Path, summary: Mapping) -> None:
     beside = path.with_name(path.name + ".partial")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
+
+
+def prepare_out_file(path: Path) -> Path:
+    """Proves that a file can be written, and leaves one that is there as it is. Raises InputError where not."""
+    path = Path(path)
+    prepare_out_folder(path.parent)
+    if path.is_dir() or path.exists() and not os.access(path, os.W_OK):
+        raise InputError(f"cannot write to --out {path}; name a file you may write to")
+    return path
 
 
 def prepare_out_folder(folder: Path) -> Path:

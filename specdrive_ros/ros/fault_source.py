@@ -49,8 +49,8 @@ class FaultSource(Node):
 
     images: topics of the cameras; size: rows and columns of the pictures.
     sent_ns: stamp -> steady time at which the first camera's picture of that stamp was sent, of the last minute.
-    slow_motion: a sample that is sent late is stamped as if it were not, so that a machine that is too busy for a car in
-    real time sees one that is slower, and not one whose messages have gaps.
+    slow_motion: a sample that is sent late is stamped as if it were not, so that a machine that is too busy for a car
+    in real time sees one that is slower, and not one whose messages have gaps.
     """
 
     def __init__(

@@ -56,6 +56,23 @@ def names_in(value: str) -> list[str]:
     return [name for name in (part.strip() for part in value.split(",")) if name]
 
 
+def flag(values: Mapping[str, str], name: str) -> bool:
+    """Whether an argument says yes, as ROS's own do: in any case of letters. Raises ValueError for anything else."""
+    try:
+        return {"true": True, "1": True, "false": False, "0": False}[values[name].lower()]
+    except KeyError:
+        raise ValueError(f"{name}:={values[name]}; should be true or false") from None
+
+
+def number(values: Mapping[str, str], name: str, kind: type = float) -> float:
+    """An argument that is a number. Raises ValueError, which names it, where it is none."""
+    try:
+        return kind(values[name])
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{name}:={values[name]}; should be {what}") from None
+
+
 def dds_profile(config: Path) -> SetEnvironmentVariable:
     """Fast DDS's defaults lose large images; a profile the user has chosen stays."""
     profile = EnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", default_value=str(config / "fastdds.xml"))
@@ -83,9 +100,9 @@ def planner(
             str(config / "planner.param.yaml"),
             {
                 **texts,  # "1e5" is a name, too
-                "deadline_ms": float(values["deadline_ms"]),
+                "deadline_ms": number(values, "deadline_ms"),
                 "deadline_policy": values["deadline_policy"],
-                "use_sim_time": values["use_sim_time"] == "true",
+                "use_sim_time": flag(values, "use_sim_time"),
                 **parameters,
             },
         ],
@@ -107,7 +124,7 @@ def controller(config: Path, values: Mapping[str, str], car: str, odometry: str,
         output="screen",
         parameters=[
             str(config / "controller.param.yaml"),
-            {"output": values["output"], "use_sim_time": values["use_sim_time"] == "true", **parameters},
+            {"output": values["output"], "use_sim_time": flag(values, "use_sim_time"), **parameters},
         ],
         remappings=[
             ("~/input/trajectory", "planner/output/trajectory"),
@@ -132,7 +149,7 @@ def images_given(cameras: str, topics: str) -> dict[str, str]:
 
 def rviz(config: Path, values: Mapping[str, str]) -> list[Node]:
     """rviz with our view of a drive, where the argument `rviz` asks for it."""
-    if values.get("rviz") != "true":
+    if not flag(values, "rviz"):
         return []
     return [
         Node(
@@ -140,6 +157,6 @@ def rviz(config: Path, values: Mapping[str, str]) -> list[Node]:
             executable="rviz2",
             namespace=values["namespace"],
             arguments=["-d", str(config / "drive.rviz")],
-            parameters=[{"use_sim_time": values["use_sim_time"] == "true"}],
+            parameters=[{"use_sim_time": flag(values, "use_sim_time")}],
         )
     ]

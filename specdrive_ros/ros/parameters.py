@@ -6,6 +6,7 @@ is refused with the rule and the value, at start and when set later. Does not kn
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from rcl_interfaces.msg import (
     FloatingPointRange,
@@ -20,6 +21,7 @@ from rclpy.parameter import Parameter
 from specdrive_ros.errors import InputError
 
 Value = bool | int | float | str | list
+QOS_OVERRIDES = "qos_overrides."  # declared later, by each subscription
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,20 @@ def declare(node: Node, specs: Sequence[ParameterSpec]) -> None:
             raise InputError(f"parameter {spec.name}: {error}; should be {spec.rule()}") from error
     by_name = {spec.name: spec for spec in specs}
     node.add_on_set_parameters_callback(lambda changes: _judge(by_name, changes))
+    _warn_of_unknown(node, list(by_name))
+
+
+def _warn_of_unknown(node: Node, names: Sequence[str]) -> None:
+    """A misspelt name in a parameter file would be ignored without a word. No error: a file may be for other nodes, too.
+
+    rclpy has no public way to what a node was given at start.
+    """
+    for name in getattr(node, "_parameter_overrides", {}):
+        if name in names or node.has_parameter(name) or name.startswith(QOS_OVERRIDES):
+            continue
+        close = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        node.get_logger().warning(f"parameter {name}: not known here and ignored{hint}")
 
 
 def _judge(specs: dict[str, ParameterSpec], changes: Sequence[Parameter]) -> SetParametersResult:

@@ -31,7 +31,8 @@ CHECK_PREFIX = "check_"
 STRUCTURE = (
     ParameterSpec("model", "mini", "name or folder of the checkpoint"),
     ParameterSpec("runtime", "onnxruntime", "where the networks run", choices=("onnxruntime", "torch", "tensorrt")),
-    ParameterSpec("build_engines_only", "", "a build profile's name or file: build the model's engines for it and exit"),
+    ParameterSpec("build_engines_only", "",
+                  "a build profile's name or file: build the model's engines for it and exit"),
     ParameterSpec("draft", "", "what speeds the reasoning up: none, or drafts joined by +; empty for the model's own"),
     ParameterSpec("cameras", [], "cameras in the prompt's order, empty for the model's own"),
     ParameterSpec("image_transport", "raw", "raw Image or CompressedImage", choices=tuple(TOPIC_SUFFIX)),

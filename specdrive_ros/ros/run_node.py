@@ -1,6 +1,7 @@
 """How every node of ours ends: Ctrl-C and SIGTERM are no errors, wrong parameters are one line."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -88,7 +89,7 @@ def run_node(
             arguments, complaint = with_logging_that_works(sys.argv if arguments is None else arguments)
             if complaint:
                 print(complaint, file=sys.stderr, flush=True)
-            rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+            _begin_ros(arguments)
             node = make()
             begin(node)
             _spin(node, stop)
@@ -103,6 +104,14 @@ def run_node(
         _close(node)
         rclpy.try_shutdown()
     _end(code)
+
+
+def _begin_ros(arguments: Sequence[str]) -> None:
+    """Raises InputError for arguments and parameter files that ROS cannot read, less the place in its own sources."""
+    try:
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        raise InputError(re.sub(r", at \S+:\d+", "", str(error))) from None
 
 
 def _spin(node: Node, stop: _StopRequest) -> None:

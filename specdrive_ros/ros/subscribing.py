@@ -1,7 +1,7 @@
 """A subscription whose quality of service parameters may override, and that says whose messages it will never get.
 
-A publisher that offers less than a subscription asks for (best effort for reliable) is not connected, and nobody is told
-but a line in a log.
+A publisher that offers less than a subscription asks for (best effort for reliable) is not connected, and nobody is
+told but a line in a log.
 """
 
 from collections.abc import Callable

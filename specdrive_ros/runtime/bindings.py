@@ -23,8 +23,8 @@ them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R,
 `action_step` is one Euler step, run as often as the action head has them: all of them in one graph are no faster, but
 take a second to open and minutes to compile.
 
-Engines of text and of the action step have more than the exported graph, added when they are compiled (`engine/token_choice.py`,
-`engine/past_rows.py`):
+Engines of text and of the action step have more than the exported graph, added when they are compiled
+(`engine/token_choice.py`, `engine/past_rows.py`):
 
 | graph | input | shape | | output | shape |
 |---|---|---|---|---|---|

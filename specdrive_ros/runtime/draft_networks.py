@@ -1,8 +1,8 @@
 """What a runtime must offer for a draft: its networks as passes over NumPy arrays.
 
 `torch_drafts.py` (the reference), `onnx_drafts.py` (the embedded default) and `tensorrt_drafts.py` implement it.
-Float32, no batch axis. Where a target keeps hidden states on a device, `taps` and `hidden` are `DeviceStates`; past and new are
-rows of the draft's cache, wherever it lies.
+Float32, no batch axis. Where a target keeps hidden states on a device, `taps` and `hidden` are `DeviceStates`; past and
+new are rows of the draft's cache, wherever it lies.
 Sizes: T rows of a pass, S rows before, A accepted tokens, B slots of a block, L layers, H key-value heads, D head
 size, E hidden size. `token_ids` [words] are the target's ids of the words that logits are for.
 """

@@ -1,9 +1,10 @@
 """Exports a checkpoint's networks as ONNX graphs that hold no weights of their own.
 
 Networks are traced without their weights (`stored_weights.py`): every initializer is a reference into the checkpoint's
-safetensors files (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes, weights are stored
-once and never read, and casts and concatenations of weights are folded when a session or an engine is made. Only the
-comparison with PyTorch behind it needs memory for weights, for one of the two at a time. Needs torch; driving does not.
+safetensors files (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes, weights are
+stored once and never read, and casts and concatenations of weights are folded when a session or an engine is made. Only
+the comparison with PyTorch behind it needs memory for weights, for one of the two at a time. Needs torch; driving does
+not.
 """
 
 import contextlib

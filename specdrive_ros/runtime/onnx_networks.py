@@ -40,7 +40,8 @@ class OnnxNetworks(GraphNetworks):
         places = tensor_places(folder)
         _check_variant(folder)
         self._sessions = {name: open_graph(folder, name, threads, export_command(folder)) for name in GRAPHS}
-        records = {name: graph_record(folder, name, session, export_command(folder)) for name, session in self._sessions.items()}
+        records = {name: graph_record(folder, name, session, export_command(folder))
+                   for name, session in self._sessions.items()}
         check_weights(folder, records, export_command(folder))
         _check_sizes(folder, config, self._sessions["text"])
         super().__init__(config, records["text"].tap_layers, records["action_step"].flow_steps)

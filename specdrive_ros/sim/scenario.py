@@ -39,9 +39,13 @@ ARROW_SHARE = 0.25  # of signals
 
 def choose_families(names: Sequence[str], every: Sequence[str] = FAMILIES) -> tuple[str, ...]:
     """The families of these names, each once; "all" is `every`. Raises InputError for a name that is no family."""
-    unknown = [name for name in (*names, *every) if name != "all" and name not in FAMILIES]
-    if unknown:
-        raise InputError(f"--scenario {unknown[0]}: no such scenario; there are {', '.join(FAMILIES)} and all")
+    for name in names:
+        if name != "all" and name not in FAMILIES:
+            raise InputError(f"--scenario {name}: no such scenario; there are {', '.join(FAMILIES)} and all")
+    for name in every:
+        if name not in FAMILIES:
+            raise InputError(f"the model's settings, scenarios: no such scenario {name}; "
+                             f"there are {', '.join(FAMILIES)}")
     return tuple(every) if "all" in names else tuple(dict.fromkeys(names))
 
 

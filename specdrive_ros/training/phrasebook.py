@@ -14,7 +14,9 @@ def read_lines(path: Path) -> list[str]:
     """The chains of causation of a text file. Raises `InputError` where there are none."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); a text, one chain of causation a line") from None
+    except UnicodeDecodeError as error:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); one chain of causation a line") from None
     lines = [line for line in lines if line]
     if not lines:

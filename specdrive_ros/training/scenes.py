@@ -176,7 +176,8 @@ def signal_twin(world: World, scene: dict[str, int], geometry: list[float],
 def write_shard(path: Path, episodes: list[dict]) -> int:
     """Writes what `record_episode` returned into one shard, atomically. Returns the number of samples."""
     starts = np.cumsum([0] + [len(episode["frames"]) for episode in episodes])
-    samples = [sample | {"frame": start + sample["frame"]} for start, e in zip(starts, episodes) for sample in e["samples"]]
+    samples = [sample | {"frame": start + sample["frame"]}
+               for start, episode in zip(starts, episodes) for sample in episode["samples"]]
     spans = np.full((len(samples), MAX_SPANS, 2), -1, np.int16)
     for row, sample in enumerate(samples):
         for column, span in enumerate(sample["spans"][:MAX_SPANS]):
@@ -184,7 +185,8 @@ def write_shard(path: Path, episodes: list[dict]) -> int:
     tensors = {
         "frames": np.array([frame for e in episodes for frame in e["frames"]], np.uint8),
         "scene": np.array([row for e in episodes for row in e["scene"]], np.int8).reshape(-1, len(SCENE_LABELS)),
-        "geometry": np.array([row for e in episodes for row in e["geometry"]], np.float32).reshape(-1, len(SCENE_GEOMETRY)),
+        "geometry": np.array([row for e in episodes for row in e["geometry"]],
+                             np.float32).reshape(-1, len(SCENE_GEOMETRY)),
         "sample_frame": np.array([sample["frame"] for sample in samples], np.int32),
         "sample_history": np.array([sample["history"] for sample in samples], np.float32),
         "sample_future": np.array([sample["future"] for sample in samples], np.float32),
@@ -231,11 +233,16 @@ class Shard:
 
 
 def open_shards(folder: Path) -> list[Shard]:
+    return [Shard(path) for path in shard_paths(folder)]
+
+
+def shard_paths(folder: Path) -> list[Path]:
+    """The files of a split. Raises InputError where there are none."""
     paths = sorted(Path(folder).glob("shard-*.safetensors"))
     if not paths:
         raise InputError(f"no driving scenes: {folder} has no shard-*.safetensors; "
-                         f"make some with `specdrive data generate --out {folder}`")
-    return [Shard(path) for path in paths]
+                         f"make some with `specdrive data generate --out {Path(folder).parent}`")
+    return paths
 
 
 def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,5 +33,6 @@ def train_base_tokenizer(texts: Iterable[str], vocabulary: int = 1500) -> Tokeni
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, min_frequency=1, show_progress=False,
                                   initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_tokens([AddedToken(text, special=text not in NOT_SPECIAL, normalized=False) for text in QWEN_ADDED_TOKENS])
+    tokenizer.add_tokens([AddedToken(text, special=text not in NOT_SPECIAL, normalized=False)
+                          for text in QWEN_ADDED_TOKENS])
     return tokenizer

@@ -24,7 +24,8 @@ def warm_start(target: AlpamayoTarget, folder: Path) -> list[str]:
     Raises InputError where the networks have other sizes.
     """
     source = load_target(folder)
-    same_actions = (source.config.action_space, source.config.action_input) == (target.config.action_space, target.config.action_input)
+    given, wanted = ((each.config.action_space, each.config.action_input) for each in (source, target))
+    same_actions = given == wanted
     given, fresh = dict(source.named_parameters()), []
     for name, parameter in target.named_parameters():
         if name.startswith(ACTION_PARTS) and not same_actions:
@@ -41,8 +42,10 @@ def warm_start(target: AlpamayoTarget, folder: Path) -> list[str]:
     return fresh
 
 
-def copy_vocabulary_rows(rows: torch.Tensor, given: torch.Tensor, target: AlpamayoTarget, source: AlpamayoTarget) -> None:
+def copy_vocabulary_rows(rows: torch.Tensor, given: torch.Tensor, target: AlpamayoTarget,
+                         source: AlpamayoTarget) -> None:
     """rows [V, E] of `target`'s tokens from given [V', E] of `source`'s, where both have the token."""
-    own, theirs = (TargetTokenizer.load(each.config).tokenizer.get_vocab(with_added_tokens=True) for each in (target, source))
+    tokenizers = (TargetTokenizer.load(each.config).tokenizer for each in (target, source))
+    own, theirs = (tokenizer.get_vocab(with_added_tokens=True) for tokenizer in tokenizers)
     shared = sorted(own.keys() & theirs.keys())
     rows[[own[token] for token in shared]] = given[[theirs[token] for token in shared]]

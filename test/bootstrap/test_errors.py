@@ -30,6 +30,15 @@ def test_environment_of_a_system_ros_is_not_completed_with_wheels(bootstrap):
         bootstrap.make_venv(None)
 
 
+def test_an_environment_of_another_checkout_behind_a_link_is_not_emptied(bootstrap, monkeypatch):
+    others = bootstrap.VENV.rename(bootstrap.ROOT / "others")
+    bootstrap.VENV.symlink_to(others)
+    bootstrap.write_stamp("venv", "/elsewhere/checkout python wheels")
+    monkeypatch.setattr(bootstrap, "run_logged", lambda *_: pytest.fail("it was made anew"))
+    with pytest.raises(bootstrap.SetupError, match="is a link to .*others, which .*; delete the link and run again"):
+        bootstrap.make_venv(None)
+
+
 def test_missing_compiler_is_named(bootstrap, monkeypatch):
     monkeypatch.setattr(bootstrap.shutil, "which", lambda name: None)
     monkeypatch.delenv("CXX", raising=False)

@@ -95,7 +95,7 @@ def test_wrong_devices(tmp_path, change, said):
     assert said in str(caught.value) and str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["", "[1", "7", "\xff\xfe"])
+@pytest.mark.parametrize("content", ["", "[1", "7", "\xff\xfe", "title: 2026-13-45"])
 def test_no_device_at_all(tmp_path, content):
     path = tmp_path / "mine.yaml"
     path.write_text(content, encoding="latin-1")

@@ -2,9 +2,11 @@ import json
 
 import pytest
 
+from specdrive_ros.cli import bench, bench_long
 from specdrive_ros.cli.main import main
 
-LINES = [f"Slow down since the {colour} car {what}." for colour in ("red", "blue") for what in ("brakes", "turns", "stops")]
+LINES = [f"Slow down since the {colour} car {what}."
+         for colour in ("red", "blue") for what in ("brakes", "turns", "stops")]
 
 
 @pytest.fixture
@@ -40,6 +42,8 @@ def test_phrases_with_a_tokenizer_and_as_lines(phrases, capsys, checkout):
         (["--phrases", "/no/such"], "/no/such: cannot be read"),
         (["--tokenizer", "x"], "--tokenizer: goes with --phrases"),
         (["--prompts", "0"], "--prompts"),
+        (["--out", "/dev/null/out.json"], "cannot write to --out /dev/null: "),
+        (["--out", "/"], "cannot write to --out /; name a file you may write to"),
         (["--draft", "fast"], "--draft fast: no such draft"),
         (["--model", "nosuch"], "nosuch"),
     ],
@@ -49,6 +53,16 @@ def test_wrong_arguments(capsys, argv, says):
     assert says in capsys.readouterr().err
 
 
+def test_what_cannot_be_written_is_said_before_anything_is_measured(phrases, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "phrases_document", lambda args: pytest.fail("it was measured"))
+    monkeypatch.setattr(bench_long, "long_document", lambda args: pytest.fail("it was measured"))
+    (tmp_path / "file").write_text("mine")
+    assert main(["bench", "decode", "--phrases", str(phrases), "--out", str(tmp_path)]) == 2
+    assert main(["bench", "long", "--out", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.count("cannot write to --out") == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_methods_on_a_model(exported, tmp_path, capsys):
     """The reference checkpoint with a phrasebook of its own: every method writes plain decoding's words."""
     import shutil
@@ -56,7 +70,8 @@ def test_methods_on_a_model(exported, tmp_path, capsys):
     model = shutil.copytree(exported, tmp_path / "model")
     text = tmp_path / "phrases.txt"
     text.write_text("Keep lane since the road is clear.\nSlow down since the lead vehicle is slowing.\n")
-    assert main(["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model), "--json"]) == 0
+    assert main(["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model),
+                 "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sentences"] == 2
     argv = ["bench", "decode", "--model", str(model), "--prompts", "2", "--threads", "1", "--json"]
     assert main([*argv, "--draft", "carryover", "phrasebook", "carryover+phrasebook"]) == 0

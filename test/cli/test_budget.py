@@ -74,6 +74,7 @@ def test_check(capsys):
         (["--device", "h100", "--accepted-length", "3"], "without a draft it is 1"),
         (["--device", "h100", "--measured", "nix.json"], "nix.json: no measurement"),
         (["--device", "h100", "--reasoning", "0"], "reasoning must be a whole number of at least 1"),
+        (["--device", "h100", "--reasoning", "99999999999"], "reasoning must be at most 100000, got 99999999999"),
     ],
 )
 def test_errors(capsys, argv, said):

@@ -1,8 +1,12 @@
 """`specdrive data generate`: shards appear, a second run makes only what is missing, wrong arguments say so."""
 
+import os
+
 import pytest
 
+from specdrive_ros.cli.data import make_shards
 from specdrive_ros.cli.main import main
+from specdrive_ros.errors import WorkFailed
 
 
 def generate(folder, *more):
@@ -23,10 +27,18 @@ def test_a_second_run_makes_only_what_is_missing(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--samples", "0"], ["--scenario", "racing"], ["--sample-every", "0.1"], ["--episodes", "-1"]])
+@pytest.mark.parametrize("wrong", [["--workers", "0"], ["--samples", "0"], ["--scenario", "racing"],
+                                   ["--sample-every", "0.1"], ["--sample-every", "nan"], ["--sample-every", "inf"],
+                                   ["--episodes", "-1"], ["--first-seed", "-1"], ["--first-seed", "999999998"]])
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert generate(tmp_path, *wrong) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_is_killed_is_told_in_one_line():
+    with pytest.raises(WorkFailed, match="was killed, .*; shards that are whole stay"):
+        make_shards(os._exit, [(9,)], 1)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, capsys):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from specdrive_ros.cli.commands import COMMANDS
-from specdrive_ros.cli.main import main, make_parser
+from specdrive_ros.cli.main import main, make_parser, remedy
 from specdrive_ros.errors import InputError, WorkFailed
 
 
@@ -55,10 +55,39 @@ def test_exit_codes(command, capsys, outcome, code, says):
     assert capsys.readouterr() == ("", says)
 
 
-def test_a_fault_of_ours_is_not_hidden(command):
-    command(ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
+@pytest.mark.parametrize(
+    "fault", [ZeroDivisionError(), ModuleNotFoundError("no", name="specdrive_ros.simm"), OSError("no file's")]
+)
+def test_a_fault_of_ours_is_not_hidden(command, fault):
+    command(fault)
+    with pytest.raises(type(fault)):
         main(["replay"])
+
+
+def test_a_full_disk_is_one_line_that_names_the_file(command, capsys):
+    command(OSError(28, "No space left on device", "out/my file.json"))
+    assert main(["replay"]) == 1
+    assert capsys.readouterr().err == "specdrive: error: out/my file.json: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("missing", "says"),
+    [
+        ("rclpy.context", "replay needs rclpy.context, which is not installed; source a ROS 2 workspace"),
+        ("specdrive_ros.msg", "source a ROS 2 workspace with this package, or run ./specdrive in a checkout"),
+        ("torch", "replay needs torch, which is not installed; run ./specdrive in a checkout, or pip install 'spec"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_what_installs_it(command, capsys, missing, says):
+    command(ModuleNotFoundError(f"No module named {missing!r}", name=missing))
+    assert main(["replay"]) == 2
+    err = capsys.readouterr().err
+    assert says in err and err.count("\n") == 1
+
+
+def test_the_requirements_of_a_command_are_named():
+    assert "pip install 'specdrive_ros[train]'" in remedy("train", "torch")
+    assert "pip install 'specdrive_ros'" in remedy("budget", "rich.box")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,34 @@ import pytest
 from specdrive_ros.cli.main import main
 
 
-@pytest.mark.parametrize("wrong", [["--steps", "0"], ["--batch", "0"], ["--vision-steps", "-3"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [["--steps", "0"], ["--batch", "0"], ["--vision-steps", "-3"], ["--learning-rate", "nan"], ["--threads", "0"],
+     ["--vision-learning-rate", "0"], ["--learning-rate", "inf"], ["--seed", "-1"]],
+)
 def test_wrong_numbers_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert main(["train", "target", "--run", str(tmp_path), *wrong]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "driving scenes" not in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ([], "no driving scenes"),
+        (["--block", "1"], "--block 1: at least 2 is right"),
+        (["--learning-rate", "-1"], "learning rate -1: should be above 0"),
+        (["--threads", "0"], "--threads 0: 1 or more is right"),
+        (["--seed", "-5"], "--seed -5: 0 or more is right"),
+    ],
+)
+def test_a_draft_that_cannot_be_trained_leaves_no_run_behind(tmp_path, capsys, wrong, says):
+    argv = ["train", "draft", "--kind", "dflash", "--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]
+    assert main([*argv, *wrong]) == 2
+    assert says in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_missing_scenes_name_the_command_that_makes_them(tmp_path, capsys):
     assert main(["train", "target", "--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]) == 2
-    assert "specdrive data generate" in capsys.readouterr().err
+    assert "specdrive data generate" in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -41,7 +41,8 @@ def test_greedy_takes_the_first_of_equals():
     assert greedy(np.array([1.0, 3.0, 3.0])) == 1
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0}, {"temperature": -1}, {"top_p": 0}, {"top_p": 1.5}, {"top_k": -1}])
+@pytest.mark.parametrize("wrong",
+                         [{"temperature": 0}, {"temperature": -1}, {"top_p": 0}, {"top_p": 1.5}, {"top_k": -1}])
 def test_settings_out_of_range(wrong):
     with pytest.raises(InputError):
         Sampler(**wrong)

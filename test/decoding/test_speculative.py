@@ -114,7 +114,8 @@ def test_a_cache_without_room_for_a_tree_is_enough():
     target = ToyTarget(1)
     reasoning, _ = plain(target)
     room = len(reasoning.token_ids)
-    written = SpeculativeDecoder(target, toy_rules(), Oracle(reasoning.token_ids), nodes=40).decode(toy_state(target, room))
+    decoder = SpeculativeDecoder(target, toy_rules(), Oracle(reasoning.token_ids), nodes=40)
+    written = decoder.decode(toy_state(target, room))
     assert written.token_ids == reasoning.token_ids
 
 

@@ -116,7 +116,8 @@ def test_end_of_turn_and_limit_close_by_force():
 
 
 def test_a_tree_may_hold_the_closing_tokens_of_a_forced_end():
-    verdict = verify(TokenTree.chain([COT_END, FUTURE_START]), logits_of(END_OF_TURN, 0, 0), toy_rules(), [0], greedy_among)
+    verdict = verify(TokenTree.chain([COT_END, FUTURE_START]), logits_of(END_OF_TURN, 0, 0), toy_rules(), [0],
+                     greedy_among)
     assert verdict.path == (0, 1) and verdict.tokens == () and verdict.forced
 
 

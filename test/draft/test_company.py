@@ -38,7 +38,8 @@ def test_costs_between_and_beyond_the_table():
 
 
 @pytest.mark.parametrize(
-    "rows, ms", [((1,), (1.0,)), ((1, 1), (1.0, 1.0)), ((0, 2), (1.0, 1.0)), ((1, 2), (1.0, 0.0)), ((1, 2), (1.0, np.nan))]
+    "rows, ms",
+    [((1,), (1.0,)), ((1, 1), (1.0, 1.0)), ((0, 2), (1.0, 1.0)), ((1, 2), (1.0, 0.0)), ((1, 2), (1.0, np.nan))],
 )
 def test_wrong_costs(rows, ms):
     with pytest.raises(InputError, match="pass costs"):
@@ -73,7 +74,8 @@ def test_trees_are_merged_and_credited():
 
 
 def test_width_follows_the_costs():
-    assert len(Company([Fixed("a", [5, 6], [-0.01, -3.0])], PassCosts((1, 2, 3), (1.0, 1.1, 2.0))).propose(context(), 9)) == 1
+    company = Company([Fixed("a", [5, 6], [-0.01, -3.0])], PassCosts((1, 2, 3), (1.0, 1.1, 2.0)))
+    assert len(company.propose(context(), 9)) == 1
 
 
 def test_a_dear_draft_that_brings_nothing_is_asked_no_more_and_loses_no_rows():

@@ -55,7 +55,8 @@ def test_what_is_written_is_read_again(golden, text, tmp_path, path):
     ],
 )
 def test_a_draft_of_another_target_is_refused_by_name(golden, text, change, message):
-    with pytest.raises(InputError, match=f"dflash/draft_fit: is a draft for a target with {message}; train one") as caught:
+    with pytest.raises(InputError,
+                       match=f"dflash/draft_fit: is a draft for a target with {message}; train one") as caught:
         read_draft_config(golden / "dflash/draft_fit", replace(text, **change))
     assert "\n" not in str(caught.value)
 
@@ -71,7 +72,8 @@ def test_a_draft_of_another_target_is_refused_by_name(golden, text, change, mess
         ("dflash/draft_fit", {"attention_bias": True}, "attention_bias: must be False"),
         ("dflash/draft_fit", {"block_size": 1}, "block_size: must be at least 2"),
         ("speculators_format/eagle3", {"norm_before_residual": True}, "norm_before_residual: must be false"),
-        ("speculators_format/dflash", {"aux_hidden_state_layer_ids": None}, "aux_hidden_state_layer_ids: must be a list"),
+        ("speculators_format/dflash", {"aux_hidden_state_layer_ids": None},
+         "aux_hidden_state_layer_ids: must be a list"),
     ],
 )
 def test_what_would_change_results_in_silence_is_said(changed, text, path, change, message):

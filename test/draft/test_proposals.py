@@ -53,7 +53,8 @@ def context(draft, known, first, seed=0, delta=0):
 
 
 def same(one, other, tolerance=1e-4):
-    return all(np.array_equal(a, b) for a, b in zip(one[:2], other[:2])) and np.allclose(one[2], other[2], atol=tolerance)
+    same_tree = all(np.array_equal(a, b) for a, b in zip(one[:2], other[:2]))
+    return same_tree and np.allclose(one[2], other[2], atol=tolerance)
 
 
 def test_rows_taken_up_bit_by_bit_are_those_taken_up_at_once(make):

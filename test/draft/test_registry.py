@@ -25,7 +25,8 @@ def test_what_a_folder_has_of_the_drafts_its_settings_name(tmp_path):
     assert available(wanted, tmp_path) == "carryover+phrasebook+dflash-flat"
 
 
-@pytest.mark.parametrize("wrong", ["", "fast", "none+carryover", "carryover+carryover", "carryover+", "dflash+dflash-flat"])
+@pytest.mark.parametrize("wrong",
+                         ["", "fast", "none+carryover", "carryover+carryover", "carryover+", "dflash+dflash-flat"])
 def test_names_that_are_none(wrong):
     with pytest.raises(InputError, match="no such draft; choose none or some of carryover, phrasebook"):
         check_names(wrong)

@@ -31,7 +31,8 @@ def test_a_tap_is_what_enters_the_layer_with_deepstack_added():
     mask = torch.from_numpy(inputs["input_ids"] == 412)
     levels = [torch.from_numpy(arrays("expected_vision")[f"deepstack_{k}"]) for k in range(2)]
     output = target.text_forward(
-        torch.from_numpy(expected["inputs_embeds"]), torch.from_numpy(expected["position_ids"]), deepstack=levels, image_mask=mask
+        torch.from_numpy(expected["inputs_embeds"]), torch.from_numpy(expected["position_ids"]),
+        deepstack=levels, image_mask=mask,
     )
     entering = [expected["inputs_embeds"], *(layer.detach().numpy() for layer in output.layers)]
     for tap in (2, 3):
@@ -48,5 +49,6 @@ def test_selection_takes_the_columns_of_the_wanted_layers():
 
 
 def test_a_missing_tap_names_the_export_that_gives_it():
-    with pytest.raises(InputError, match="drafts/x: reads .*layers \\[2, 6\\].*give \\[2, 4, 5\\].*--tap-layers 2 4 5 6"):
+    with pytest.raises(InputError,
+                       match="drafts/x: reads .*layers \\[2, 6\\].*give \\[2, 4, 5\\].*--tap-layers 2 4 5 6"):
         TapSelection((2, 6), (2, 4, 5), 3, "drafts/x")

@@ -14,9 +14,9 @@ ALPAMAYO = Path(__file__).parents[1] / "golden" / "alpamayo_A" / "checkpoint"
 
 
 def config(**changes):
-    sizes = dict(hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
-                 head_dim=16, vocab_size=900, target_layers=4, tap_layers=(2,), rope_theta=1e4, block_size=8,
-                 mask_token_id=5)  # fmt: skip
+    sizes = dict(hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+                 num_key_value_heads=2, head_dim=16, vocab_size=900, target_layers=4, tap_layers=(2,), rope_theta=1e4,
+                 block_size=8, mask_token_id=5)  # fmt: skip
     return DFlashConfig(**(sizes | changes))
 
 

@@ -81,11 +81,20 @@ def test_wrong_values(tmp_path, change, said):
     assert str(caught.value).startswith(f"{path}: ") and said in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["", "[", "a: b: c", "- 1", "\x00"])
+@pytest.mark.parametrize("content", ["", "[", "a: b: c", "- 1", "\x00", "graphs: 2026-13-45"])
 def test_no_yaml(tmp_path, content):
     path = tmp_path / "mine.yaml"
     path.write_text(content)
     with pytest.raises(InputError, match="mine.yaml: "):
+        find_profile(path)
+
+
+def test_a_file_is_a_profile_whatever_its_suffix(tmp_path):
+    path = tmp_path / "mein Gerät.txt"
+    path.write_text(yaml.safe_dump(GOOD))
+    assert find_profile(path).name == "mein Gerät"
+    path.write_text("")
+    with pytest.raises(InputError, match="mein Gerät.txt: must be a mapping"):
         find_profile(path)
 
 

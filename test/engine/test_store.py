@@ -5,14 +5,19 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from specdrive_ros.engine import building
+from specdrive_ros.engine.building import build_model
 from specdrive_ros.engine.faults import EngineDamaged, EngineMismatch, EngineMissing
 from specdrive_ros.engine.identity import EngineIdentity
 from specdrive_ros.engine.manifest import MANIFEST, Binding
+from specdrive_ros.engine.profile import find_profile
 from specdrive_ros.engine.store import EngineStore
 from specdrive_ros.errors import InputError
+from specdrive_ros.installation import data_roots
 from specdrive_ros.runtime.bindings import EXPORT_VERSION
 
 TEXT = EngineIdentity(
@@ -260,6 +265,22 @@ def test_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="engines cannot be written there"):
         EngineStore(tmp_path / "file").put(TEXT, CONTENT)
+    with pytest.raises(InputError, match="engines cannot be written there"):
+        EngineStore(tmp_path / "file").prove_writable()
+
+
+def test_a_folder_is_proven_before_anything_is_compiled(tmp_path, monkeypatch):
+    store, profile = EngineStore(tmp_path / "file"), find_profile("rtx-ada")
+    store.folder.write_text("")
+    monkeypatch.setattr(building, "build_engine", lambda *_, **__: pytest.fail("it was compiled"))
+    with pytest.raises(InputError, match="engines cannot be written there"):
+        build_model(data_roots()[0] / "models" / "mini", profile, store, SimpleNamespace(name="none", version="1"))
+
+
+def test_a_store_that_can_be_written_is_left_as_it_is(store):
+    before = [entry.identity for entry in store.entries()]
+    store.prove_writable()
+    assert [entry.identity for entry in store.entries()] == before and store.load(TEXT).content == CONTENT
 
 
 WRITER = """

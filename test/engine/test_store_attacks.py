@@ -1,4 +1,4 @@
-"""What damage, swaps, races and tricks do to a store, its manifest and a build: told, mended or refused, never fatal."""
+"""What damage, swaps, races and tricks do to a store, its manifest and a build: told, mended, refused, never fatal."""
 
 import logging
 import os

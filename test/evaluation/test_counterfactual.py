@@ -6,12 +6,14 @@ import pytest
 
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.evaluation import counterfactual
-from specdrive_ros.evaluation.counterfactual import KINDS, Flip, approaches, expert_differs, flips, listing, main, without
+from specdrive_ros.evaluation.counterfactual import (KINDS, Flip, approaches, expert_differs, flips, listing, main,
+                                                     without)
 from specdrive_ros.shapes import PICTURE_SIZE
 from specdrive_ros.sim.scenario import make_world
 from specdrive_ros.sim.world import Command
 
-RED, GREEN = "Brake gently for the stop line because the light ahead shows red.", "Drive on across since the light is green."
+RED = "Brake gently for the stop line because the light ahead shows red."
+GREEN = "Drive on across since the light is green."
 LEAD = "Slow down since the red car far ahead is braking in our lane."
 CLEAR = "Speed up to the usual pace since the road ahead is clear."
 
@@ -21,7 +23,8 @@ def flip_of(kind="lead", shown="there", further=1, texts=(LEAD, CLEAR), metres=(
 
 
 @pytest.mark.parametrize("texts, follows", [
-    ((RED, GREEN), True), ((RED, RED), False), ((GREEN, RED), False), ((RED, "It is red and green."), False), ((RED, ""), False)])
+    ((RED, GREEN), True), ((RED, RED), False), ((GREEN, RED), False), ((RED, "It is red and green."), False),
+    ((RED, ""), False)])
 def test_a_sentence_follows_the_lamp_when_each_names_its_colour_and_only_that(texts, follows):
     assert flip_of("signal", "red", texts=texts).text_follows == follows
 

@@ -75,7 +75,8 @@ def turning_history(turn_rate, speed, last_steps=16):
     times = np.maximum(HISTORY_TIMES_S, -0.1 * last_steps)
     yaw = turn_rate * times
     cos, sin, zero = np.cos(yaw), np.sin(yaw), np.zeros(16)
-    rotation = np.stack([np.stack([cos, -sin, zero], 1), np.stack([sin, cos, zero], 1), np.tile([0, 0, 1.0], (16, 1))], 1)
+    rows = np.stack([cos, -sin, zero], 1), np.stack([sin, cos, zero], 1), np.tile([0, 0, 1.0], (16, 1))
+    rotation = np.stack(rows, 1)
     return EgoHistory(np.zeros((16, 3)), rotation, speed)
 
 

@@ -286,7 +286,10 @@ def test_all_scenarios_are_those_the_model_was_trained_in():
     assert list_scenarios(["all"], 1, 5, every=("merge", "cruise")) == [("merge", 5), ("cruise", 5)]
     assert list_scenarios(["obstacle"], 1, 5, every=("merge",)) == [("obstacle", 5)]
     with pytest.raises(InputError, match="--scenario racing: no such scenario"):
-        list_scenarios(["all"], 1, 5, every=("racing",))
+        list_scenarios(["racing"], 1, 5, every=("merge",))
+    for name in ("racing", "all"):
+        with pytest.raises(InputError, match=f"the model's settings, scenarios: no such scenario {name}; there are"):
+            list_scenarios(["all"], 1, 5, every=(name,))
 
 
 def test_scenarios_are_listed_by_repeat_and_family():

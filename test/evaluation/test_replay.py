@@ -2,6 +2,7 @@
 
 import json
 from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from specdrive_ros.cli.main import Parser
 from specdrive_ros.cli.replay import add_arguments, parse_cameras, replay_all
 from specdrive_ros.errors import InputError
+from specdrive_ros.evaluation.bag_files import find_files
 from specdrive_ros.evaluation.bags import open_bag
 from specdrive_ros.evaluation.replay import ReplayOptions, due_plans, replay_bag
 from specdrive_ros.evaluation.replay_sources import Sources, find_sources
@@ -277,6 +279,11 @@ def test_a_bad_bag_stops_before_a_model_is_loaded(tmp_path):
     with pytest.raises(InputError, match="no such file or folder"):
         replay_all(arguments(tmp_path / "nothing", "--out", tmp_path / "out"), load)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_device_is_no_bag():
+    with pytest.raises(InputError, match="bag /dev/null: neither a file nor a folder; a rosbag2 folder, .mcap or"):
+        find_files(Path("/dev/null"), {}, [])
 
 
 @pytest.mark.parametrize("words", [

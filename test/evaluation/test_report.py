@@ -125,7 +125,8 @@ def test_every_failure_is_listed_with_its_cause_the_last_thought_and_the_last_pi
     text = report_html("Drive", summary, cycles)
     page = Page(text)
     listed = re.findall(r'<figure class="failure frame">.*?</figure>', text)
-    assert [re.search("<b>(.*?)</b>", one)[1] for one in listed] == ["obstacle, seed 7", "obstacle, seed 9", "cruise, seed 8"]
+    names = [re.search("<b>(.*?)</b>", one)[1] for one in listed]
+    assert names == ["obstacle, seed 7", "obstacle, seed 9", "cruise, seed 8"]
     assert [one.count("<img") for one in listed] == [1, 0, 1], "seed 9 made no plan"
     assert "hit &lt;a&gt; cone" in listed[0] and "Drive &lt;on&gt;" in listed[2] and "0.2 s" in listed[2]
     assert "✕ collision 2, ✕ red light 1" in "".join(page.text)

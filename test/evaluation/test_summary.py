@@ -10,6 +10,7 @@ from specdrive_ros.evaluation.summary import (
     cycles_summary,
     inputs_summary,
     latency_summary,
+    prepare_out_file,
     prepare_out_folder,
     reasoning_summary,
     summary_text,
@@ -144,6 +145,18 @@ def test_an_out_folder_that_cannot_be_made_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="cannot write to --out") as refusal:
         prepare_out_folder(tmp_path / "file" / "out")
     assert "\n" not in str(refusal.value)
+
+
+def test_an_out_file_is_proven_and_what_is_there_stays(tmp_path):
+    path = tmp_path / "new" / "bench.json"
+    assert prepare_out_file(path) == path and list(path.parent.iterdir()) == []
+    path.write_text("older")
+    prepare_out_file(path)
+    assert path.read_text() == "older"
+    with pytest.raises(InputError, match="cannot write to --out .*new; name a file"):
+        prepare_out_file(path.parent)
+    with pytest.raises(InputError, match="cannot write to --out"):
+        prepare_out_file(path / "below.json")
 
 
 def test_the_out_folder_is_made_and_left_empty(tmp_path):

@@ -1,4 +1,4 @@
-"""Our loop with public drafts on their target: the tokens and, round for round, the accepted drafts of the public loops."""
+"""Our loop with public drafts on their target: the public loops' tokens and, round for round, their accepted drafts."""
 
 import json
 from pathlib import Path
@@ -96,7 +96,8 @@ def eagle3(reference, depth, top_k):
 
 
 def dflash(reference):
-    return DFlashDraft(TorchDFlash(reference.draft("dflash/draft_fit"), reference.head.detach().numpy()), reference.embed)
+    return DFlashDraft(TorchDFlash(reference.draft("dflash/draft_fit"), reference.head.detach().numpy()),
+                       reference.embed)
 
 
 def as_chain(draft: DFlashDraft):

@@ -24,7 +24,8 @@ class Driver:
         self.sim = graph.add(SimNode(context=graph.context, cli_args=arguments))
         self.graph, self.node = graph, graph.listener()
         self.odometry: list[Odometry] = []
-        self.node.create_subscription(Odometry, f"{ROLE}/odometry", self.odometry.append, qos.deep(qos.odometry_input()))
+        self.node.create_subscription(Odometry, f"{ROLE}/odometry", self.odometry.append,
+                                      qos.deep(qos.odometry_input()))
         self.publisher = self.node.create_publisher(kind, f"{ROLE}/{topic}", qos.command())
         self.command, self.sent = None, 0
         self.node.create_timer(0.05, self._send)

@@ -165,7 +165,8 @@ def test_one_camera_falls_silent(graph, policy):
         world.settle()
     assert len(planner.observations) == seen, "it waits, drops the cycle, or the picture is older than the limit"
     if policy == "drop":
-        assert graph.spin_until(lambda: any("cycle dropped" in each.fallback_text for each in world.heard["cycle_stats"]))
+        heard = world.heard["cycle_stats"]
+        assert graph.spin_until(lambda: any("cycle dropped" in each.fallback_text for each in heard))
         assert graph.spin_until(lambda: world.last("cycle_stats").dropped_observations > dropped)
     node.close()
 

@@ -1,4 +1,4 @@
-"""Parts of a cycle in any order; what stood in gives way to the late plan; a stop without an observation is no cycle."""
+"""Parts of a cycle in any order; what stood in gives way to the late plan; a stop with no observation is no cycle."""
 
 import json
 

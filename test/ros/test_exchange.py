@@ -44,6 +44,9 @@ def test_large_images_arrive_completely_and_best_effort(graph):
 
     listener.create_subscription(Image, "/image", take, qos.deep(qos.image_input()))
     sender = graph.start("-c", SENDER)
-    assert graph.spin_until(lambda: received and received[-1].header.stamp.sec == IMAGES - 1 or sender.poll() is not None)
+    def over() -> bool:
+        return received and received[-1].header.stamp.sec == IMAGES - 1 or sender.poll() is not None
+
+    assert graph.spin_until(over)
     assert list(dict.fromkeys(image.header.stamp.sec for image in received)) == list(range(IMAGES))
     assert len(received[-1].data) == 1_440_000

@@ -110,6 +110,17 @@ def test_replay_wants_a_bag_and_as_many_topics_as_cameras(real_launch):
     assert "~/input/rgb_front/image/compressed" in remaps(planner)
 
 
+def test_yes_and_numbers_are_read_as_ros_reads_them_and_else_refused_by_name(real_launch):
+    nodes = nodes_of(real_launch, "planner", controller="False", use_sim_time="True", cameras="rgb_left")
+    assert set(nodes) == {"planner"} and "~/input/rgb_left/image" in remaps(nodes["planner"])
+    with pytest.raises(ValueError, match="loop:=yes; should be true or false"):
+        nodes_of(real_launch, "replay", bag="/data/drive", loop="yes")
+    with pytest.raises(ValueError, match="deadline_ms:=soon; should be a number"):
+        nodes_of(real_launch, "planner", deadline_ms="soon")
+    with pytest.raises(ValueError, match="seed:=1.5; should be a whole number"):
+        nodes_of(real_launch, "sim", seed="1.5")
+
+
 def test_sim_is_really_launched(real_launch, domain):
     """The three nodes come up, the planner plans, and Ctrl-C ends them all."""
     index = pytest.importorskip("ament_index_python.packages")

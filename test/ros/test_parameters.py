@@ -3,8 +3,11 @@
 import pytest
 
 pytest.importorskip("rclpy")
+from rclpy.node import Node  # noqa: E402
+
 from specdrive_ros.errors import InputError  # noqa: E402
-from specdrive_ros.ros.parameters import ParameterSpec  # noqa: E402
+from specdrive_ros.ros.parameters import ParameterSpec, declare  # noqa: E402
+from specdrive_ros.ros.run_node import run_node  # noqa: E402
 
 RATE = ParameterSpec("rate_hz", 10.0, "rate", 0.5, 100.0)
 MODE = ParameterSpec("mode", "raw", "mode", choices=("raw", "compressed"))
@@ -37,3 +40,33 @@ def test_descriptor_tells_meaning_and_limits():
     limits = descriptor.floating_point_range[0]
     assert (limits.from_value, limits.to_value) == (0.5, 100.0)
     assert COUNT.descriptor().integer_range[0].to_value == 5
+
+
+def test_a_misspelt_parameter_is_named_and_what_others_declare_is_not(graph, capfd):
+    given = ("rate_hzz:=5.0", "colour:=red", "use_sim_time:=false", "qos_overrides./x.subscription.depth:=3")
+    arguments = ["--ros-args", *(part for one in given for part in ("-p", one))]
+    node = graph.add(Node("speller", context=graph.context, cli_args=arguments, use_global_arguments=False))
+    declare(node, [RATE, MODE])
+    warned = [line for line in capfd.readouterr().err.splitlines() if "not known here" in line]
+    assert len(warned) == 2
+    assert "parameter rate_hzz: not known here and ignored; did you mean rate_hz?" in warned[0]
+    assert warned[1].endswith("parameter colour: not known here and ignored")
+
+
+@pytest.mark.parametrize("content", [None, "deadline_ms: 5\n", "[1,2", "\x00\xff\xfe"])
+def test_a_parameter_file_that_is_none_is_one_line_that_names_it(tmp_path, monkeypatch, capsys, content):
+    path = tmp_path / "mine ü.yaml"
+    if content is not None:
+        path.write_bytes(content.encode("latin-1"))
+
+    def ended(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr("specdrive_ros.ros.run_node._end", ended)
+    monkeypatch.setattr("specdrive_ros.ros.run_node.signal.signal", lambda *_: None)
+    monkeypatch.setattr("specdrive_ros.ros.run_node.signal.set_wakeup_fd", lambda *_, **__: None)
+    with pytest.raises(SystemExit, match="2"):
+        run_node(lambda: pytest.fail("a node was made"), ["node", "--ros-args", "--params-file", str(path)])
+    said = capsys.readouterr().err
+    assert f"Couldn't parse params file: '--params-file {path}'" in said
+    assert said.count("\n") == 1 and "parser.c" not in said and "Traceback" not in said

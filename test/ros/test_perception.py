@@ -195,7 +195,8 @@ def test_odometry_of_another_frame_is_refused_by_name():
     assert feed.perception.observation().reason is Reason.NO_ODOMETRY
 
 
-@pytest.mark.parametrize(("variance", "said"), [(9.0, "3.0 m; limit 1"), (-1.0, "no covariance"), (float("nan"), "no c")])
+@pytest.mark.parametrize(("variance", "said"),
+                         [(9.0, "3.0 m; limit 1"), (-1.0, "no covariance"), (float("nan"), "no c")])
 def test_an_uncertain_position_is_used_and_said(variance, said):
     feed = policed(InputPolicy(max_std_m=1.0))
     for tenth in range(20):

@@ -105,7 +105,7 @@ def test_waits_until_it_is_connected(graph):
     (CarlaEgoVehicleControl, "vehicle_control_cmd", {"throttle": 1.0}),
 ])
 def test_moves_when_commanded_and_brakes_when_not(graph, kind, topic, gas):
-    """Listened to with a queue of one: on a busy machine the world is ahead of who hears all of it, and off the road."""
+    """Listened to with a queue of one: on a busy machine the world is ahead of who hears it all, and off the road."""
     make_sim(graph, 'scenarios:=["cruise:5"]', "lead_in_s:=0.0", "command_timeout_s:=0.5")
     ear = Ear(graph)
     ear.hear("now", Odometry, f"{ROLE}/odometry", qos.odometry_input(), depth=1)

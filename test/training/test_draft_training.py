@@ -29,7 +29,8 @@ def quiet_progress(_name, _total):
 def draft_run(target, data, out, kind, features, *, steps, rope="flat", **training):
     settings = FeatureSettings(TAPS, count=4, max_new_tokens=14, dtype="float32", batch=2)
     training = {"batch": 2, "save_every": 1, "warmup": 1, "evaluate_every": 1000, "learning_rate": 3e-3, **training}
-    return DraftRun(target, data, features, out, DraftTraining(kind, rope, steps=steps, block_size=8, anchors=12, **training),
+    return DraftRun(target, data, features, out,
+                    DraftTraining(kind, rope, steps=steps, block_size=8, anchors=12, **training),
                     settings, quiet_progress, SimpleNamespace(add_scalar=lambda *_: None))  # fmt: skip
 
 
@@ -59,7 +60,8 @@ def accepted_length(draft, sample, nodes) -> float:
     known, fed, passes, delta = prompt, 0, 0, int(positions[0, len(ids) - 1]) - (len(ids) - 1)
     draft.begin()
     while known < len(ids) - 1:
-        context = Context(ids[:prompt], tuple(ids[prompt:known]), int(ids[known]), taps[fed:known], positions[:, fed:known], delta)
+        context = Context(ids[:prompt], tuple(ids[prompt:known]), int(ids[known]), taps[fed:known],
+                          positions[:, fed:known], delta)
         fed = known
         tokens, parents, log_probs = draft.propose(context, nodes)
         assert (np.diff(log_probs) <= 1e-6).all() and (parents == np.arange(len(tokens)) - 1).all()

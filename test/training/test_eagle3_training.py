@@ -28,7 +28,8 @@ def draft():
 @pytest.fixture(scope="module")
 def target():
     weights = load_file(GOLDEN / "target/model.safetensors")
-    return FrozenTarget(weights["model.embed_tokens.weight"], weights["model.norm.weight"], weights["lm_head.weight"], 1e-6)
+    return FrozenTarget(weights["model.embed_tokens.weight"], weights["model.norm.weight"], weights["lm_head.weight"],
+                        1e-6)
 
 
 def test_shifted():

@@ -10,7 +10,8 @@ from specdrive_ros.target.config import mini_config
 from specdrive_ros.training import frame_features
 from specdrive_ros.training.frame_features import FrameFeatures, frame_levels, frame_patches
 from specdrive_ros.training.mini import new_target
-from specdrive_ros.training.scenes import TRAIN_SEED_BASE, EpisodePlan, open_shards, record_episodes, worlds, write_shard
+from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, EpisodePlan, open_shards, record_episodes, worlds,
+                                            write_shard)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def test_only_the_words_are_new(data, long_data):
 def test_bad_folders_are_one_clear_line(data, tmp_path, capsys):
     with pytest.raises(InputError, match="a folder of their own"):
         shards_to_lengthen(data, data)
-    with pytest.raises(InputError, match="no driving scenes"):
+    with pytest.raises(InputError, match=f"make some with `specdrive data generate --out {tmp_path}`"):
         shards_to_lengthen(tmp_path, tmp_path / "out")
     assert main(["data", "lengthen", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "no driving scenes" in capsys.readouterr().err

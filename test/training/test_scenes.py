@@ -11,8 +11,8 @@ from specdrive_ros.sim.ego import EgoState
 from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, Shard, expert_future,
-                                            open_shards, planar_poses, poses_in_ego, record_episode, record_episodes, worlds,
-                                            write_shard)
+                                            open_shards, planar_poses, poses_in_ego, record_episode, record_episodes,
+                                            worlds, write_shard)
 
 SHORT = EpisodePlan(lead_in_s=(1.5, 2.0), samples=3, sample_every_s=0.5)
 

@@ -17,7 +17,8 @@ from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.mini import MiniTraining
 from specdrive_ros.training.samples import SampleSet
-from specdrive_ros.training.scenes import TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds, write_shard
+from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
+                                            write_shard)
 from specdrive_ros.training.target_training import ReasoningStage, ReasoningTraining, new_vision_stage, tensors
 from specdrive_ros.training.vision_pretraining import FrameSampler, VisionPretraining
 
@@ -115,7 +116,8 @@ def test_everything_a_step_needs_goes_to_the_device_of_the_model(data, tmp_path)
     features = FrameFeatures(run.target, run.train)[batch.frame_rows]
     stages = new_vision_stage(run.target, run.train[0], seed=0), ReasoningStage(run.target, samples, run.reasoning)
     vision, reasoning = (stage.to("meta") for stage in stages)
-    loss, _ = vision(patches.to("meta"), grid, torch.from_numpy(labels).to("meta"), torch.from_numpy(numbers).to("meta"))
+    loss, _ = vision(patches.to("meta"), grid, torch.from_numpy(labels).to("meta"),
+                     torch.from_numpy(numbers).to("meta"))
     loss.backward()
     losses = reasoning(tensors(batch, Known(features), torch.device("meta")))
     sum(losses.values()).backward()

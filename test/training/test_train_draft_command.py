@@ -17,8 +17,8 @@ COMPANY = "carryover+phrasebook+eagle3-mirror+dflash"
 def train(model, data, runs, kind, rope, *more):
     """Exit code of a training of three steps."""
     return main(["train", "draft", "--kind", kind, "--rope", rope, "--model", str(model), "--data", str(data),
-                 "--run", str(runs / f"{kind}-{rope}"), "--samples", "4", "--steps", "3", "--batch", "2", "--block", "8",
-                 "--threads", "1", *more])  # fmt: skip
+                 "--run", str(runs / f"{kind}-{rope}"), "--samples", "4", "--steps", "3", "--batch", "2",
+                 "--block", "8", "--threads", "1", *more])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,8 @@ def test_a_trained_draft_lies_where_it_is_looked_for(model, runs):
 
 @pytest.mark.parametrize("runtime", ["onnxruntime", "torch"])
 def test_every_draft_is_lossless(model, capsys, runtime):
-    argv = ["bench", "decode", "--model", str(model), "--runtime", runtime, "--prompts", "3", "--threads", "1", "--json"]
+    argv = ["bench", "decode", "--model", str(model), "--runtime", runtime, "--prompts", "3", "--threads", "1",
+            "--json"]
     assert main([*argv, "--draft", *NETWORKS, COMPANY]) == 0
     document = json.loads(capsys.readouterr().out)
     rows = {row["draft"]: row for row in document["methods"]}
@@ -84,7 +85,8 @@ def test_a_drive_takes_the_model_s_own_drafts(model, tmp_path):
 
 def test_long_reasonings(model, tmp_path, capsys):
     out = tmp_path / "long"
-    argv = ["bench", "long", "--model", str(model), "--prompts", "1", "--threads", "1", "--lengths", "6", "40", "--json"]
+    argv = ["bench", "long", "--model", str(model), "--prompts", "1", "--threads", "1", "--lengths", "6", "40",
+            "--json"]
     assert main([*argv, "--draft", "phrasebook", "phrasebook+dflash", "--out", str(out)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [(row["draft"], row["length"], row["tokens"]) for row in document["rows"]] == [

@@ -33,7 +33,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="looking", description=" ".join(__doc__.split("\n\n")[0].split()),
                                      epilog=EXAMPLE, allow_abbrev=False)
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
-    parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="onnxruntime or torch (default %(default)s)")
+    parser.add_argument("--runtime", default="onnxruntime", metavar="R",
+                        help="onnxruntime or torch (default %(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="of the runtime (default %(default)s)")
     parser.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME",
                         help=f"{', '.join(FAMILIES)}, or all (default)")

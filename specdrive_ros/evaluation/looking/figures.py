@@ -82,7 +82,9 @@ def score_plan(row: Row) -> Scores:
 
 def judged(reading: Reading | None, row: Row, path: list) -> PartOfWhole:
     """Whether the path does what was read; the history and the lane are the row's."""
-    verdict = None if reading is None else agrees(reading, Motion.along(np.array(path), row.speed_mps, np.array(row.lane)))
+    if reading is None:
+        return NOTHING
+    verdict = agrees(reading, Motion.along(np.array(path), row.speed_mps, np.array(row.lane)))
     return NOTHING if verdict is None else (verdict, 1)
 
 
@@ -111,12 +113,13 @@ def _errors(prefix: str, path: np.ndarray, row: Row) -> Scores:
 def token_shares(conditions: Mapping[str, Row]) -> Scores:
     needed = token_needs({name: row.choices for name, row in conditions.items()})
     written = np.array(conditions[AS_IT_IS].token_ids)
-    unsteady = np.array(conditions[AS_IT_IS].choices) != written if not conditions[AS_IT_IS].truncated else np.zeros(1, bool)
-    return {name: (float(where.sum()), float(len(written))) for name, where in (needed | {"unsteady": unsteady}).items()}
+    whole = not conditions[AS_IT_IS].truncated
+    needed["unsteady"] = np.array(conditions[AS_IT_IS].choices) != written if whole else np.zeros(1, bool)
+    return {name: (float(where.sum()), float(len(written))) for name, where in needed.items()}
 
 
 def token_needs(choices: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Measure -> [n] bool, which tokens of an answer need what; choices: condition -> greedy choice at each token's place."""
+    """Measure -> [n] bool, which tokens of an answer need what; choices: condition -> each token's greedy choice."""
     own = np.array(choices[AS_IT_IS])
     changed = {name: np.array(choices[name]) != own for name in CONDITIONS}
     vision = np.any([changed[name] for name in BLIND], axis=0)
@@ -156,7 +159,8 @@ def _less_baselines(column: Callable) -> dict:
                                                          *column("baselines", f"{baseline}_{measure}"))
                        for measure in errors}
             for baseline in ("constant_velocity", "constant_turn")}
-    agreement = {"agrees": difference_with_interval(*column(AS_IT_IS, "agrees"), *column("baselines", "agrees_by_chance"))}
+    agreement = {"agrees": difference_with_interval(*column(AS_IT_IS, "agrees"),
+                                                    *column("baselines", "agrees_by_chance"))}
     return less | {"chance": agreement}
 
 

@@ -69,8 +69,8 @@ def terminal_table(result: Mapping) -> str:
     for family, block in result["families"].items():
         cells = (_plain(_group(block, group)[measure], measure) for _, group, measure in TERMINAL)
         lines.append(f"{family:16}" + "".join(f"{cell:>8}" for cell in cells))
-    lines.append("slots, black, other, frozen: visual words right, as it is and with the cameras or the history changed;\n"
-                 "vision, history, routine: share of the tokens that need it; ADE in m")
+    lines.append("slots, black, other, frozen: visual words right, as it is and with the cameras or the history "
+                 "changed;\nvision, history, routine: share of the tokens that need it; ADE in m")
     return "\n".join(lines)
 
 
@@ -121,13 +121,15 @@ def _family_card(family: str, block: Mapping) -> str:
              f"{_cell(agreement['agrees_by_chance'], '')}; not judged: "
              + (", ".join(f"{name} {count}" for name, count in block["not_judged"].items()) or "none"))
     head = ["", *(name.removesuffix("_m").replace("_", " ") for name in names)]
-    return _card(f"{family}, {block['samples']} samples", table(head, means + less) + f'<p class="soft">{escape(notes)}</p>')
+    return _card(f"{family}, {block['samples']} samples",
+                 table(head, means + less) + f'<p class="soft">{escape(notes)}</p>')
 
 
 def _case(case: Sequence[Shown]) -> str:
     own = case[0].row
     right = own.reasoning == own.label
-    badge = f'<span class="badge {"good" if right else "bad"}">{"✓ as the label" if right else "✕ not the label"}</span>'
+    kind, words = ("good", "✓ as the label") if right else ("bad", "✕ not the label")
+    badge = f'<span class="badge {kind}">{words}</span>'
     frames = "".join(_frame(shown) for shown in case)
     return (f'<section class="card"><div class="heading"><h3>{escape(own.family)}, seed {own.seed}, {own.time_s:.1f} s'
             f'</h3>{badge}<span>label: <span class="reasoning">{escape(own.label)}</span></span></div>'

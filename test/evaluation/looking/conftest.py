@@ -11,7 +11,8 @@ from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_TIMES_S, NANOSECONDS
 from specdrive_ros.training.scenes import planar_poses
 
 RED = ("Slow down to stop behind the line since the traffic light ahead is red.", ((67, 70),), "stop", "red_light")
-GREEN = ("Proceed through the intersection since the traffic light ahead is green.", ((66, 71),), "proceed", "green_light")
+GREEN = ("Proceed through the intersection since the traffic light ahead is green.", ((66, 71),), "proceed",
+         "green_light")
 CLEAR = ("Speed up to the usual pace since the road ahead is clear.", ((51, 56),), "speed_up", "clear")
 SENTENCES = (RED, GREEN, CLEAR)
 SPEED_MPS = 8.0

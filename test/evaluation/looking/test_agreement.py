@@ -75,7 +75,8 @@ def test_a_bend_is_no_nudge():
     assert verdict("nudge", STEADY, lane=bend, side="right")
 
 
-@pytest.mark.parametrize("decision, slots", [("follow", {}), ("dance", {}), ("nudge", {}), ("return", {"off": "somewhere"})])
+@pytest.mark.parametrize("decision, slots",
+                         [("follow", {}), ("dance", {}), ("nudge", {}), ("return", {"off": "somewhere"})])
 def test_what_has_no_rule_or_no_side_is_not_judged(decision, slots):
     assert verdict(decision, STEADY, **slots) is None
 

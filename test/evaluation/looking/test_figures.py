@@ -103,8 +103,8 @@ def test_figures_are_the_same_from_the_file(tmp_path, rows_of, looking):
 
 
 BROKEN = {
-    "condition": "asleep", "plan": [[0, 0, 0]] * 63, "future": [[0, 0, float("nan")]] * 64, "history": "none", "lane": [],
-    "label": None, "choices": [], "speed_mps": "fast", "seed": 1.5}
+    "condition": "asleep", "plan": [[0, 0, 0]] * 63, "future": [[0, 0, float("nan")]] * 64, "history": "none",
+    "lane": [], "label": None, "choices": [], "speed_mps": "fast", "seed": 1.5}
 
 
 @pytest.mark.parametrize("field", BROKEN)

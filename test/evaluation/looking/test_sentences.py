@@ -36,7 +36,8 @@ def test_what_is_of_no_phrase_has_no_reading(text):
 
 def test_the_most_specific_phrase_wins():
     text = "Slow down since the red car far ahead is braking in our lane."
-    assert read_sentence(text) == Reading("slow", "lead_braking", {"colour": "red", "kind": "car", "where": "far ahead"})
+    assert read_sentence(text) == Reading("slow", "lead_braking",
+                                          {"colour": "red", "kind": "car", "where": "far ahead"})
 
 
 def test_token_f1():

@@ -1,0 +1,21 @@
+"""What every training command refuses before it makes a folder: a run that was begun with it would stand in the way of
+the right one. Knows no networks."""
+
+import math
+from argparse import Namespace
+
+from specdrive_ros.errors import InputError
+
+
+def check_training(args: Namespace, *learning_rates: float) -> None:
+    """args: with `data`, `seed` and `threads`. Raises InputError for what no training can begin with."""
+    from specdrive_ros.training.scenes import shard_paths
+
+    for rate in learning_rates:
+        if not 0 < rate < math.inf:
+            raise InputError(f"learning rate {rate:g}: should be above 0")
+    if args.seed < 0:
+        raise InputError(f"--seed {args.seed}: 0 or more is right")
+    if args.threads is not None and args.threads < 1:
+        raise InputError(f"--threads {args.threads}: 1 or more is right")
+    shard_paths(args.data / "train")

@@ -1,0 +1,39 @@
+"""Whatever cannot be read as YAML is one line that names the file."""
+
+import pytest
+
+from specdrive_ros.errors import InputError
+from specdrive_ros.yaml_file import read_yaml
+
+
+def test_what_stands_in_a_file(tmp_path):
+    path = tmp_path / "wörld map.yaml"
+    path.write_text("a: [1, ü]", encoding="utf-8")
+    assert read_yaml(path) == {"a": [1, "ü"]}
+    path.write_text("")
+    assert read_yaml(path) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[1", "expected ',' or ']'"),
+        (b"\xff\xfe\x00", "can't decode byte 0xff"),
+        (b"day: 2026-13-45", "month must be in 1..12"),
+        (b"[" * 1500, "nested too deeply"),
+    ],
+    ids=["open", "binary", "no date", "deep"],
+)
+def test_no_yaml(tmp_path, content, said):
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="mine.yaml: not readable as YAML") as caught:
+        read_yaml(path)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match="nix.yaml: no such file"):
+        read_yaml(tmp_path / "nix.yaml")
+    with pytest.raises(InputError, match="Is a directory"):
+        read_yaml(tmp_path)
