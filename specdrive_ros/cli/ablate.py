@@ -56,6 +56,8 @@ def add_measured(group) -> None:
 def add_trained(group) -> None:
     group.add_argument("--steps", type=int, default=3000, help="of a distillation (default %(default)s)")
     group.add_argument("--samples", type=int, default=6000, help="of the target's states (default %(default)s)")
+    group.add_argument("--features", type=Path, metavar="DIR",
+                       help="where these states are cached, by `train draft` for instance (default: OUT/features)")
     group.add_argument("--layers", type=int, default=2, help="of DFlash (default %(default)s)")
     group.add_argument("--train-block", type=int, default=16, metavar="N",
                        help="of DFlash and of rollouts (default %(default)s)")
@@ -155,6 +157,7 @@ def making(args: Namespace):
         args.runtime,
         progress,
         SummaryWriter,
+        args.features,
     )
 
 

@@ -41,7 +41,9 @@ def add_arguments(parser):
                          help="layers of the target whose inputs are read (default 2 n/2 n-3)")
     network.add_argument("--layers", type=int, default=2, help="layers of a DFlash draft (default %(default)s)")
     network.add_argument("--block", type=int, default=16,
-                         help="block of a DFlash draft, newest token included (default %(default)s)")
+                         help="rows of a pass: DFlash's block, newest token included (default %(default)s)")
+    network.add_argument("--ahead", type=int, metavar="N",
+                         help="steps EAGLE-3 is trained to run ahead (default: block - 1)")
     network.add_argument("--steps", type=int, default=3000, help="(default %(default)s)")
     network.add_argument("--batch", type=int, default=8, help="samples a step and process (default %(default)s)")
     network.add_argument("--learning-rate", type=float, default=1e-3, help="peak (default %(default)s)")
@@ -104,7 +106,7 @@ def distil(args) -> dict:
         raise InputError(f"--tap-layers {wrong[0]}: the target has 0 … {text.num_hidden_layers}")
     out, run, features = folders(args, model.checkpoint)
     training = DraftTraining(args.draft_kind, args.rope, steps=args.steps, batch=args.batch, layers=args.layers,
-                             learning_rate=args.learning_rate, block_size=args.block, seed=args.seed)
+                             learning_rate=args.learning_rate, block_size=args.block, ahead=args.ahead, seed=args.seed)
     settings = FeatureSettings(tuple(taps), args.answers, args.samples, max_new_tokens=model.max_new_tokens)
     with training_output(run / "tensorboard") as (progress, log):
         record = DraftRun(model.checkpoint, args.data, features, out, training, settings, progress, log, run).run()

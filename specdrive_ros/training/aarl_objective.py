@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 ANCHORS = ("static", "self")
-LEAST_SPREAD = 1e-6
+LEAST_SPREAD = 0.01  # of a group's rewards, a centimetre of mean displacement: less is what the plans' rounding makes of it
 
 
 def group_advantages(rewards: Tensor) -> Tensor:
-    """[..., K] rewards of a group -> how many (population) standard deviations each is above the group's mean; 0
-    where all are equal."""
+    """[..., K] rewards of a group -> how many (population) standard deviations, or `LEAST_SPREAD` where they are less,
+    each is above the group's mean; 0 where all are equal."""
     apart = rewards - rewards.mean(-1, keepdim=True)
     return apart / rewards.std(-1, keepdim=True, unbiased=False).clamp(min=LEAST_SPREAD)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from specdrive_ros.draft.dflash_network import DFlash
 from specdrive_ros.draft.eagle3_network import Eagle3
 from specdrive_ros.draft.layers import Rotary
-from specdrive_ros.training.dflash_training import HIDDEN, block_rotary, block_states, make_blocks
+from specdrive_ros.training.dflash_training import HIDDEN, block_rotary, make_blocks, own_block_states
 from specdrive_ros.training.eagle3_training import ahead_weights, mix_ahead, shifted
 from specdrive_ros.training.frozen_target import FrozenTarget
 
@@ -90,12 +90,12 @@ class DFlashPolicy(DraftPolicy):
             config.mask_token_id,
             None,
         )
-        hidden = block_states(
+        hidden = own_block_states(
             self.draft,
             self.target[0].embed(blocks.token_ids.flatten(1)),
             batch["taps"],
             *block_rotary(self.rope, batch["positions"], blocks.positions),
-            blocks.mask,
+            states.anchors,
         ).unflatten(1, (-1, config.block_size))
         logits = hidden[:, :, 1 : 1 + count] @ self.target[0].head[self.word_ids].T
         return torch.log_softmax(logits, -1)

@@ -81,8 +81,8 @@ def closed_text(answer: Text, newest: int, rollout: Sequence[int], rules: Reason
     if rules.future_start in text:
         text = text[: text.index(rules.future_start) + 1]
     closing = text[-2:] == [rules.cot_end, rules.future_start] and text.count(rules.cot_end) == 1
-    never = {*np.flatnonzero(rules.forbidden).tolist(), rules.end_of_turn}
-    return tuple(text) if closing and len(text) <= rules.max_new_tokens and never.isdisjoint(text) else None
+    never = rules.forbidden[text].any() or rules.end_of_turn in text
+    return tuple(text) if closing and len(text) <= rules.max_new_tokens and not never else None
 
 
 def accepted(answer: Text, newest: int, rollout: Sequence[int]) -> int:

@@ -24,13 +24,21 @@ from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.training.aarl_policy import make_policy
 from specdrive_ros.training.aarl_reward import Rewards
 from specdrive_ros.training.aarl_training import AarlStage, AarlTraining, train_aarl
-from specdrive_ros.training.draft_features import RECORD, DraftFeatures, FeatureSettings, FeatureWriter, chosen_samples
+from specdrive_ros.training.draft_features import (
+    RECORD,
+    DraftFeatures,
+    FeatureSettings,
+    FeatureWriter,
+    chosen_samples,
+    feature_record,
+    known_features,
+)
 from specdrive_ros.training.draft_training import spread
 from specdrive_ros.training.flow_trajectories import FlowTrajectories
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
 from specdrive_ros.training.samples import SampleSet
-from specdrive_ros.training.scenes import open_shards
+from specdrive_ros.training.scenes import Shard, open_shards
 
 FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
 CHECKED = 32  # cached samples that are held against the scenes
@@ -82,7 +90,8 @@ class AarlRun:
         target = FrozenTarget.of(self.network, self.rules.forbidden)
         check_fingerprint(self.draft_config, target.fingerprint, str(self.draft))
         self._check_record(target.fingerprint)
-        (train, samples, frames), (validation, *_) = (self._split(split) for split in ("train", "validation"))
+        train, samples, frames = self._split("train")
+        validation = self._known("validation") or self._split("validation")[0]
         shape = (self.config.action_space.n_waypoints, 2)
         noise = np.float32(self.model.action_noise) * np.random.default_rng(self.seed).standard_normal(
             shape, np.float32
@@ -105,15 +114,25 @@ class AarlRun:
         return replace(training, ahead=min(training.ahead, self.draft_config.block_size - 1))
 
     def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
-        folder = self.features / split
-        settings = self._feature_settings(folder, self.count if split == "train" else max(1, self.count // 10))
-        shards = spread(open_shards(self.data / split), settings.count)
+        settings, shards = self._scenes(split)
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
         samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
         frames = FrameFeatures(self.network, shards)
         writer = FeatureWriter(self.network, samples, frames, self.rules, settings)
         with self.progress(f"states, {split}", min(settings.count, len(samples))) as bar:
-            return writer.write(folder, bar), samples, frames
+            return writer.write(self.features / split, bar), samples, frames
+
+    def _known(self, split: str) -> DraftFeatures | None:
+        """States that are all there already; no plan is made of them, so their scenes are not read."""
+        settings, shards = self._scenes(split)
+        record = feature_record(self.network, settings, sum(len(shard.sample_frame) for shard in shards))
+        return known_features(self.features / split, record)
+
+    def _scenes(self, split: str) -> tuple[FeatureSettings, list[Shard]]:
+        """Settings of a split's states, and as many shards as hold them."""
+        count = self.count if split == "train" else max(1, self.count // 10)
+        settings = self._feature_settings(self.features / split, count)
+        return settings, spread(open_shards(self.data / split), settings.count)
 
     def _feature_settings(self, folder: Path, count: int) -> FeatureSettings:
         """Those of the states that are there; taps must be the draft's."""

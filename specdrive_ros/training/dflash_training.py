@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from specdrive_ros.draft.dflash_network import DFlash
-from specdrive_ros.draft.layers import Rotary
+from specdrive_ros.draft.layers import Attention, Rotary
 from specdrive_ros.draft.rope import DraftRope
 from specdrive_ros.training.frozen_target import FrozenTarget
 
@@ -98,6 +98,39 @@ def block_states(
     return draft(embeddings, block, draft.context_rows(taps, context), additive)
 
 
+def own_block_states(
+    draft: DFlash, embeddings: Tensor, taps: Tensor, context: Rotary, block: Rotary, anchors: Tensor
+) -> Tensor:
+    """What `block_states` gives under the mask of `block_mask`, at half its cost: a block is a sequence of its own, so
+    that the other blocks, which it does not see, are never looked at. anchors: [B, N] of blocks of one size."""
+    size, hidden = embeddings.shape[1] // anchors.shape[1], embeddings
+    seen = torch.arange(taps.shape[1], device=anchors.device) < anchors.flatten()[:, None]
+    mask = torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, HIDDEN)
+    mask = F.pad(mask, (0, size))[:, None, None]  # [B * N, 1, 1, S + K]
+    for layer, rows in zip(draft.layers, draft.context_rows(taps, context), strict=True):
+        attention, normed = layer.self_attn, layer.input_layernorm(hidden)
+        query, own = attention.queries(normed, block), attention.rows(normed, block)
+        hidden = hidden + attention.o_proj(_own_blocks(attention, query, rows, own, mask, anchors.shape[1]))
+        hidden = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
+    return draft.norm(hidden)
+
+
+def _own_blocks(
+    attention: Attention, query: Tensor, context: Tensor, own: Tensor, mask: Tensor, blocks: int
+) -> Tensor:
+    """query [B, N * K, Hq, D] over rows [B, S, 2, H, D] of the context and [B, N * K, 2, H, D] of its own block,
+    mask [B * N, 1, 1, S + K] -> [B, N * K, Hq * D]. Heads that share keys are asked as one longer query."""
+    per_block = own.unflatten(1, (blocks, -1))
+    rows = torch.cat([context[:, None].expand(-1, blocks, -1, -1, -1, -1), per_block], 2).flatten(0, 1)
+    key, value = rows.permute(2, 0, 3, 1, 4)  # each [B * N, H, S + K, D]
+    asked = query.unflatten(1, (blocks, -1)).flatten(0, 1).unflatten(2, (attention.heads, -1))
+    slots, groups = asked.shape[1], asked.shape[3]
+    asked = asked.permute(0, 2, 3, 1, 4).flatten(2, 3)  # [B * N, H, G * K, D]
+    mixed = F.scaled_dot_product_attention(asked, key, value, attn_mask=mask.to(asked.dtype), scale=1.0)
+    mixed = mixed.unflatten(2, (groups, slots)).permute(0, 3, 1, 2, 4).flatten(2)
+    return mixed.unflatten(0, (len(query), blocks)).flatten(1, 2)
+
+
 def dflash_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> DFlashLoss:
     """logits [B, N, K, words], labels [B, N, K] (places among the words), weights [B, N, K]."""
     each = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), reduction="none").view_as(weights)
@@ -125,27 +158,49 @@ class DFlashStage(nn.Module):
         self.places[self.words] = torch.arange(len(words))
 
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator) -> dict[str, Tensor]:
-        """batch: of `DraftFeatures`; anchors are drawn from `rng`."""
-        config, mask = self.draft.config, batch["loss_mask"]
-        anchors, keep = draw_anchors(mask.cpu().numpy(), self.anchors, rng)
+        """batch: of `DraftFeatures`; anchors are drawn from `rng`. Means over the anchors."""
+        anchors, keep = draw_anchors(batch["loss_mask"].cpu().numpy(), self.anchors, rng)
         used = max(int(keep.sum(1).max()), 1)  # short answers have fewer places: what is padding everywhere is left out
-        drawn = (torch.from_numpy(part[:, :used]).to(mask.device) for part in (anchors, keep))
-        blocks = make_blocks(batch["token_ids"], mask, *drawn, config.block_size, config.mask_token_id, self.gamma)
-        states = block_states(
-            self.draft, self.target.embed(blocks.token_ids.flatten(1)), batch["taps"],
-            *block_rotary(self.rope, batch["positions"], blocks.positions), blocks.mask,
-        )  # fmt: skip
-        logits = (states @ self.target.head[self.words].T).unflatten(1, blocks.labels.shape[1:])
-        labels = self.places[blocks.labels]
-        loss = dflash_loss(logits, labels, blocks.weights)
-        right = (logits.argmax(-1) == labels)[..., 1:] & (blocks.supervised[..., 1:] > 0)
-        kept = blocks.supervised[..., 1] > 0
-        runs = torch.cumprod(right.long(), -1).sum(-1)[kept]
+        drawn = (torch.from_numpy(part[:, :used]).to(batch["loss_mask"].device) for part in (anchors, keep))
+        blocks, logits, labels = self._answered(batch, *drawn)
+        asked = blocks.supervised > 0
+        loss = dflash_loss(logits[None, None], labels[None, None], blocks.weights[asked][None, None])
+        right = self._right(blocks, logits, labels)
+        kept = asked[..., 1]
         return {
             "loss": loss.total,
             "first_word": right[..., 0][kept].float().mean(),
-            "accepted_length": 1 + runs.float().mean(),
+            "words_ahead": torch.cumprod(right.long(), -1).sum(-1)[kept].float().mean(),
         }
+
+    def runs(self, batch: dict[str, Tensor], ahead: int) -> Tensor:
+        """[B, A] words right ahead behind each token of the answers, as many as `ahead`; nothing follows the last."""
+        written = batch["loss_mask"].bool()
+        count = torch.arange(int(written.sum(1).max()), device=written.device)
+        anchors, keep = written.int().argmax(1, keepdim=True) + count, count < written.sum(1, keepdim=True)
+        right = self._right(*self._answered(batch, torch.where(keep, anchors, 0), keep))
+        return torch.cumprod(right[..., :ahead].long(), -1).sum(-1)
+
+    def _answered(self, batch: dict[str, Tensor], anchors: Tensor, keep: Tensor) -> tuple[Blocks, Tensor, Tensor]:
+        """The blocks of these anchors [B, N]; of the supervised slots alone, one after another, logits [M, words] and
+        labels [M]: the head is the dearest part of a slot, and half of them lie behind the answer's end."""
+        config = self.draft.config
+        blocks = make_blocks(batch["token_ids"], batch["loss_mask"], anchors, keep, config.block_size,
+                             config.mask_token_id, self.gamma)  # fmt: skip
+        states = own_block_states(
+            self.draft, self.target.embed(blocks.token_ids.flatten(1)), batch["taps"],
+            *block_rotary(self.rope, batch["positions"], blocks.positions), anchors,
+        )  # fmt: skip
+        asked = blocks.supervised > 0
+        logits = states.unflatten(1, asked.shape[1:])[asked] @ self.target.head[self.words].T
+        return blocks, logits, self.places[blocks.labels[asked]]
+
+    @staticmethod
+    def _right(blocks: Blocks, logits: Tensor, labels: Tensor) -> Tensor:
+        """[B, N, K - 1] bool: slots said right."""
+        right = torch.zeros_like(blocks.supervised, dtype=torch.bool)
+        right[blocks.supervised > 0] = logits.argmax(-1) == labels
+        return right[..., 1:]
 
 
 def block_rotary(rope: DraftRope, positions: Tensor, blocks: Tensor) -> tuple[Rotary, Rotary]:

@@ -7,17 +7,20 @@ are a setting. One safetensors file a sample in the layout of `speculators`, wit
                          the final norm), position_ids [3, S], loss_mask [S] (1: written by the target)
     features.json        target, taps, answers: what another training may reuse them for
 
-Already written samples are kept, so an interrupted run goes on. PyTorch.
+Already written samples are kept, so an interrupted run goes on; where all are there, neither scenes nor pictures are
+read. PyTorch.
 """
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -63,7 +66,7 @@ class FeatureWriter:
     def write(self, folder: Path, bar) -> "DraftFeatures":
         """Everything that is not there yet. Raises `InputError` for a folder of another target or other taps."""
         chosen = chosen_samples(len(self.samples), self.settings.count)
-        self._check_record(folder, len(chosen))
+        write_record(folder, feature_record(self.target, self.settings, len(self.samples)))
         missing = [number for number in range(len(chosen)) if not _path(folder, number).exists()]
         bar.advance(len(chosen) - len(missing))
         for start in range(0, len(missing), self.settings.batch):
@@ -72,32 +75,22 @@ class FeatureWriter:
             bar.advance(len(numbers))
         return DraftFeatures(folder)
 
-    def _check_record(self, folder: Path, count: int) -> None:
-        norm = self.target.language_model.norm.weight.detach().numpy()
-        record = {"target": fingerprint(norm), **asdict(self.settings), "count": count}
-        record["taps"] = list(self.settings.taps)
-        path = folder / RECORD
-        if path.exists() and (found := json.loads(path.read_text(encoding="utf-8"))) != record:
-            differing = ", ".join(sorted(name for name in record if found.get(name) != record[name]))
-            raise InputError(f"{folder}: holds states made with another {differing}; delete it or name another folder")
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
-
     @torch.no_grad()
     def _write_batch(self, folder: Path, numbers: list[int], indices: np.ndarray) -> None:
         prompts = torch.from_numpy(self.samples.prompt_ids[indices])
-        images = self.frames[self.samples.frame_rows[indices]]
+        embeddings, prefill = self._prefill(prompts, self.frames.once(self.samples.frame_rows[indices]))
         if self.settings.answers == "greedy":
-            answers = self._greedy_answers(prompts, images)
+            answers = self._greedy_answers(prefill)
         else:
             answers = [self.samples.reasonings[index][0].tolist() for index in indices]
         longest = max(map(len, answers))
         padded = torch.tensor([answer + [self.rules.cot_end] * (longest - len(answer)) for answer in answers])
-        ids = torch.cat([prompts, padded], dim=1)
-        embeddings, output = self._forward(ids, images)
-        entering = [embeddings, *output.layers]
-        states = torch.stack([entering[tap] for tap in (*self.settings.taps, len(output.layers))], dim=2)
+        ids, written = torch.cat([prompts, padded], dim=1), self.target.embed(padded)
         positions = self._positions(ids.shape[1])
+        behind = positions[:, None, prompts.shape[1] :].expand(3, *padded.shape)
+        output = self.target.text_forward(written, behind, past=prefill.key_values)
+        entering = [torch.cat(rows, 1) for rows in zip([embeddings, *prefill.layers], [written, *output.layers])]
+        states = torch.stack([entering[tap] for tap in (*self.settings.taps, len(output.layers))], dim=2)
         for row, (number, answer) in enumerate(zip(numbers, answers)):
             self._save(_path(folder, number), ids[row], states[row], positions, len(answer))
 
@@ -120,8 +113,8 @@ class FeatureWriter:
         beyond = torch.arange(prompt.shape[1], size) + int(self.prompt.rope_delta)
         return torch.cat([prompt, beyond.expand(3, -1)], dim=1)[:, :size]
 
-    def _forward(self, ids: Tensor, images: Tensor) -> tuple[Tensor, TextOutput]:
-        """ids [B, T] that begin with the prompt, images [B, A, 1 + K, V, E] -> embeddings, a pass over them."""
+    def _prefill(self, ids: Tensor, images: Tensor) -> tuple[Tensor, TextOutput]:
+        """Prompts [B, T], images [B, A, 1 + K, V, E] -> embeddings, the one pass over them."""
         batch, size = ids.shape
         image_mask = torch.zeros(batch, size, dtype=torch.bool)
         image_mask[:, torch.from_numpy(np.asarray(self.prompt.image_rows))] = True
@@ -132,11 +125,10 @@ class FeatureWriter:
             embeddings, positions, deepstack=list(levels[1:]), image_mask=image_mask
         )
 
-    def _greedy_answers(self, prompts: Tensor, images: Tensor) -> list[list[int]]:
-        """What the target writes behind each prompt, the two closing tokens included."""
-        _, output = self._forward(prompts, images)
-        written: list[list[int]] = [[] for _ in prompts]
-        closed = np.zeros(len(prompts), bool)
+    def _greedy_answers(self, output: TextOutput) -> list[list[int]]:
+        """What the target writes behind each prompt, given the pass over it; the two closing tokens included."""
+        written: list[list[int]] = [[] for _ in output.hidden]
+        closed = np.zeros(len(written), bool)
         while True:
             logits = self.rules.allowed(self.target.logits(output.hidden[:, -1]).numpy())
             for row in np.flatnonzero(~closed):
@@ -147,13 +139,39 @@ class FeatureWriter:
                 return written
             newest = torch.tensor([tokens[-1] for tokens in written])[:, None]
             slot = output.key_values[0][0].shape[2]
-            positions = torch.full((3, len(prompts), 1), slot + int(self.prompt.rope_delta))
+            positions = torch.full((3, len(written), 1), slot + int(self.prompt.rope_delta))
             output = self.target.text_forward(self.target.embed(newest), positions, past=output.key_values)
 
 
 def chosen_samples(samples: int, count: int) -> np.ndarray:
     """[min(count, samples)] numbers of the samples whose states are cached, spread over all; the n-th file is the n-th's."""
     return np.linspace(0, samples - 1, min(count, samples)).astype(int)
+
+
+def feature_record(target: AlpamayoTarget, settings: FeatureSettings, samples: int) -> dict:
+    """What cached states are of, as JSON has it: of as many of the `samples` as the settings want."""
+    norm = target.language_model.norm.weight.detach().numpy()
+    count = len(chosen_samples(samples, settings.count))
+    return {"target": fingerprint(norm), **asdict(settings), "taps": list(settings.taps), "count": count}
+
+
+def write_record(folder: Path, record: dict) -> None:
+    """Raises `InputError` for a folder of other states."""
+    path = folder / RECORD
+    if path.exists() and (found := json.loads(path.read_text(encoding="utf-8"))) != record:
+        differing = ", ".join(sorted(name for name in record if found.get(name) != record[name]))
+        raise InputError(f"{folder}: holds states made with another {differing}; delete it or name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+
+def known_features(folder: Path, record: dict) -> "DraftFeatures | None":
+    """The states of a folder where every one of them is there."""
+    path = folder / RECORD
+    if not path.exists() or json.loads(path.read_text(encoding="utf-8")) != record:
+        return None
+    found = DraftFeatures(folder)
+    return found if all(path.exists() for path in found.paths) else None
 
 
 class DraftFeatures:
@@ -167,17 +185,16 @@ class DraftFeatures:
         return len(self.paths)
 
     def read(self, number: int) -> dict[str, Tensor]:
-        try:
+        with _reading(self.paths[number]):
             return load_file(self.paths[number])
-        except (SafetensorError, OSError) as error:
-            raise InputError(f"{self.paths[number]} cannot be read ({error}); delete it to make it again") from None
 
     def answer_ids(self) -> np.ndarray:
-        """Every token the target wrote, ascending, once."""
+        """Every token the target wrote, ascending, once. The states are not read for it."""
         found: set[int] = set()
-        for number in range(len(self)):
-            sample = self.read(number)
-            found.update(sample["token_ids"][sample["loss_mask"].bool()].tolist())
+        for path in self.paths:
+            with _reading(path), safe_open(str(path), "pt") as file:
+                ids, written = (file.get_tensor(name) for name in ("token_ids", "loss_mask"))
+            found.update(ids[written.bool()].tolist())
         return np.array(sorted(found))
 
     def batch(self, numbers: np.ndarray) -> dict[str, Tensor]:
@@ -202,6 +219,14 @@ class DraftFeatures:
             "final": states[:, :, -1],
             "positions": padded("position_ids").permute(2, 0, 1).long(),
         }
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"{path} cannot be read ({error}); delete it to make it again") from None
 
 
 def _path(folder: Path, number: int) -> Path:

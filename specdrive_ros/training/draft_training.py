@@ -5,7 +5,8 @@ one kind is the rotary setting and nothing else. Called again, a run goes on whe
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,16 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.target.config import TargetConfig, require
 from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.training.aarl_policy import passes_of
 from specdrive_ros.training.dflash_training import DFlashStage
-from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings, FeatureWriter
-from specdrive_ros.training.eagle3_training import STEPS, Eagle3Stage
+from specdrive_ros.training.draft_features import (
+    DraftFeatures,
+    FeatureSettings,
+    FeatureWriter,
+    feature_record,
+    known_features,
+)
+from specdrive_ros.training.eagle3_training import Eagle3Stage
 from specdrive_ros.training.frame_features import FrameFeatures, device_of, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
 from specdrive_ros.training.samples import SampleSet
@@ -33,12 +41,19 @@ from specdrive_ros.training.state import cosine_rate, load_state, save_state
 from specdrive_ros.training.target_training import descend, new_accelerator
 
 KINDS = ("eagle3", "dflash")
+ORDER = 11  # stream of random numbers, beside that of the steps
 MASK_TOKEN = "<|fim_pad|>"  # known to Qwen's tokenizer and never in a prompt or an answer; no `<iN>` is free for this
 
 
 @dataclass(frozen=True)
 class DraftTraining:
-    """layers and block_size are DFlash's; rope_theta is the published one of the kind unless given."""
+    """layers and anchors are DFlash's, block_size that of its block and of EAGLE-3's chain; rope_theta is the target's
+    unless given.
+
+    ahead:     steps of EAGLE-3's training-time test; None is one for each word of a block behind its first, because a
+               draft is run ahead as far as that and a step never trained is a guess (published are 7, for trees of 8)
+    evaluated: validation samples of an evaluation, spread over all
+    """
 
     kind: str
     rope: str = "flat"
@@ -50,14 +65,22 @@ class DraftTraining:
     layers: int = 2
     block_size: int = 16
     anchors: int = 24
-    ahead: int = STEPS
+    ahead: int | None = None
     rope_theta: float | None = None
-    evaluate_every: int = 250
+    evaluate_every: int = 500
+    evaluated: int = 256
     save_every: int = 100
     seed: int = 0
 
     def __post_init__(self):
         require(self.kind in KINDS, "train draft kind", f"must be one of {', '.join(KINDS)}", self.kind)
+        require(self.block_size >= 2, "train draft block", "must be at least 2", self.block_size)
+        require(self.ahead is None or self.ahead >= 1, "train draft ahead", "must be at least 1", self.ahead)
+
+    @property
+    def words_ahead(self) -> int:
+        """Proposed for a pass."""
+        return self.block_size - 1
 
 
 def draft_config(config: TargetConfig, training: DraftTraining, taps: tuple[int, ...], words: int, mask_token_id: int,
@@ -86,7 +109,7 @@ def mask_token_id(tokenizer: TargetTokenizer) -> int:
     return found
 
 
-FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
+FREE_TO_CHANGE = ("steps", "evaluate_every", "evaluated", "save_every")  # when a run goes on
 
 
 class DraftRun:
@@ -139,10 +162,12 @@ class DraftRun:
             texts = {words["text"] for shard in every for words in shard.words}
             self.corpus.update(*closed_ids(sorted(texts), self.tokenizer))
         count = self.settings.count if split == "train" else max(1, self.settings.count // 10)
-        shards = spread(every, count)
+        shards, settings = spread(every, count), replace(self.settings, count=count)
+        record = feature_record(self.network, settings, sum(len(shard.sample_frame) for shard in shards))
+        if known := known_features(self.features / split, record):
+            return known
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
         samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
-        settings = FeatureSettings(**{**asdict(self.settings), "count": count})
         writer = FeatureWriter(self.network, samples, FrameFeatures(self.network, shards), self.rules, settings)
         with self.progress(f"states, {split}", min(count, len(samples))) as bar:
             return writer.write(self.features / split, bar)
@@ -155,7 +180,7 @@ class DraftRun:
         draft = new_draft(config)
         if isinstance(config, Eagle3Config):
             draft.set_vocabulary(words)
-            return Eagle3Stage(draft, target, self.training.ahead)
+            return Eagle3Stage(draft, target, self.training.ahead or self.training.words_ahead)
         return DFlashStage(draft, target, np.flatnonzero(~self.rules.forbidden), self.training.anchors)
 
 
@@ -176,13 +201,14 @@ def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training
     bar.advance(step)
     while step < training.steps:
         rng = np.random.default_rng([training.seed, step, accelerator.process_index, 3])
-        losses = draft_step(model, optimizer, accelerator, train, training, step, rng)
+        numbers = drawn(len(train), training, step * accelerator.num_processes + accelerator.process_index)
+        losses = draft_step(model, optimizer, accelerator, train.batch(numbers), training, step, rng)
         step += 1
         bar.advance(1, f"loss {losses['loss']:.3f} first word {losses['first_word']:.2f}")
         for name, value in losses.items():
             log.add_scalar(f"train/{name}", value, step)
         if step % training.evaluate_every == 0 or step == training.steps:
-            record = evaluate_draft(stage, validation)
+            record = evaluate_draft(stage, validation, training.words_ahead, training.evaluated)
             for name, value in record.items():
                 log.add_scalar(f"validation/{name}", value, step)
         if step % training.save_every == 0 or step == training.steps:
@@ -190,8 +216,18 @@ def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training
     return record
 
 
-def draft_step(model, optimizer, accelerator, train, training, step, rng) -> dict[str, float]:
-    batch = train.batch(rng.integers(len(train), size=training.batch))
+def drawn(samples: int, training: DraftTraining, number: int) -> np.ndarray:
+    """Samples of batch `number`: every sample once before one comes again, each time in another order."""
+    places = np.arange(number * training.batch, (number + 1) * training.batch)
+    return np.array([_order(samples, training.seed, place // samples)[place % samples] for place in places])
+
+
+@lru_cache(maxsize=2)
+def _order(samples: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, epoch, ORDER]).permutation(samples)
+
+
+def draft_step(model, optimizer, accelerator, batch, training, step, rng) -> dict[str, float]:
     for group in optimizer.param_groups:
         group["lr"] = cosine_rate(step, training.steps, training.learning_rate, training.warmup)
     losses = model(on_device(batch, model), rng)
@@ -204,9 +240,16 @@ def on_device(batch: dict[str, torch.Tensor], stage: torch.nn.Module) -> dict[st
 
 
 @torch.no_grad()
-def evaluate_draft(stage, features: DraftFeatures, batch: int = 16) -> dict[str, float]:
-    """Means over held-out samples. The accepted length is that of teacher-forced text, the bonus token counted."""
-    rng, records = np.random.default_rng(0), []
-    for numbers in np.array_split(np.arange(len(features)), max(1, len(features) // batch)):
-        records.append({name: float(value) for name, value in stage(on_device(features.batch(numbers), stage), rng).items()})
-    return {name: float(np.mean([record[name] for record in records])) for name in records[0]}
+def evaluate_draft(stage, features: DraftFeatures, ahead: int, count: int, batch: int = 16) -> dict[str, float]:
+    """Of held-out samples, spread over all: means of what a step logs, and the accepted length, which is that of greedy
+    decoding with this draft as a chain of `ahead` words, exactly: tokens a pass, the target's own counted."""
+    rng, records, tokens, passes = np.random.default_rng(0), [], 0, 0
+    chosen = np.linspace(0, len(features) - 1, min(count, len(features))).astype(int)
+    for numbers in np.array_split(chosen, max(1, len(chosen) // batch)):
+        part = on_device(features.batch(numbers), stage)
+        records.append({name: float(value) for name, value in stage(part, rng).items()})
+        lengths, runs = part["loss_mask"].sum(1, dtype=torch.int64).cpu().numpy(), stage.runs(part, ahead).cpu().numpy()
+        tokens += int(lengths.sum())
+        passes += sum(passes_of(row[:length]) for row, length in zip(runs, lengths))
+    means = {name: float(np.mean([record[name] for record in records])) for name in records[0]}
+    return means | {"accepted_length": tokens / passes}

@@ -40,28 +40,34 @@ def shifted(values: Tensor, places: int = 1) -> Tensor:
 
 class TrainingTimeTest:
     """The passes of all steps. embed: ids -> embeddings of the target; rotary: step -> tables [B, S, D] of the rows
-    of a step, `step` places further than their own; visible: [B, S] real tokens, None for all."""
+    of a step, `step` places further than their own; visible: [B, S] real tokens, None for all; rows: that answer in step
+    0, a step later there is one less, since its token is a place further on; None is all of them in every step."""
 
     def __init__(self, draft: Eagle3, embed: Callable[[Tensor], Tensor], rotary: Callable[[int], Rotary],
-                 visible: Tensor | None = None, first: int = 0):
+                 visible: Tensor | None = None, first: int = 0, rows: int | None = None):
         self.draft, self.embed, self.rotary = draft, embed, rotary
-        self.visible, self.first = visible, first
+        self.visible, self.first, self.rows = visible, first, rows
 
     def logits(self, token_ids: Tensor, taps: Tensor, steps: int = STEPS) -> list[Tensor]:
-        """token_ids [B, S], taps [B, S, taps * E] -> per step [B, T, words]."""
+        """token_ids [B, S], taps [B, S, taps * E] -> per step [B, T, words]; no step without a row that answers."""
         attention, layer = self.draft.midlayer.self_attn, self.draft.midlayer
-        following = shifted(token_ids)
-        joined = layer.joined(self.embed(following), self.draft.fc(taps))
+        following, fused = shifted(token_ids), self.draft.fc(taps)
+        joined = layer.joined(self.embed(following), fused)
         base = attention.rows(joined, self.rotary(0))
-        hidden, joined = self.draft.fc(taps)[:, self.first :], joined[:, self.first :]
         mask, own, found = self._mask(token_ids), [], []
-        for step in range(steps):
-            rotary = tuple(table[:, self.first :] for table in self.rotary(step))
+        hidden, joined = fused[:, self.first :], joined[:, self.first :]
+        for step in range(steps if self.rows is None else min(steps, self.rows)):
+            size = mask.shape[1] if self.rows is None else self.rows - step
+            span = slice(self.first, self.first + size)
+            hidden, joined, own = hidden[:, :size], joined[:, :size], [rows[:, :size] for rows in own]
+            rotary = tuple(table[:, span] for table in self.rotary(step))
             if step:
                 following = shifted(following)
-                joined = layer.joined(self.embed(following)[:, self.first :], hidden)
+                joined = layer.joined(self.embed(following[:, span]), hidden)
                 own.append(attention.rows(joined, rotary))
-            hidden = layer.finish(hidden, self._attend(attention.queries(joined, rotary), base, own, mask))
+            query = attention.queries(joined, rotary)
+            weights = ahead_weights(attention, query, base, own, mask[:, :size])
+            hidden = layer.finish(hidden, mix_ahead(attention, weights, base, own))
             found.append(self.draft.logits(hidden))
         return found
 
@@ -72,10 +78,6 @@ class TrainingTimeTest:
         if self.visible is not None:
             seen = seen & self.visible[:, None].bool()
         return torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, HIDDEN)
-
-    def _attend(self, query: Tensor, base: Tensor, own: list[Tensor], mask: Tensor) -> Tensor:
-        attention = self.draft.midlayer.self_attn
-        return mix_ahead(attention, ahead_weights(attention, query, base, own, mask), base, own)
 
 
 def ahead_weights(attention: Attention, query: Tensor, base: Tensor, own: list[Tensor], mask: Tensor) -> Tensor:
@@ -102,25 +104,38 @@ def eagle3_loss(
 ) -> Eagle3Loss:  # fmt: skip
     """Soft cross-entropy to the target over the draft's words.
 
-    step_logits:   per step [B, T, words]
+    step_logits:   per step [B, T, words]; a later step may have fewer rows, the last ones are then left out
     target_logits: [B, T, vocabulary] of step 0: row t foretells the token after the next
     loss_mask:     [B, T] rows of step 0 that count; it and the target move on a place a step
     divisor:       None is every row, counted or not, as published
     A row counts where the target's own choice is a word of the draft.
     """
-    words = t2d.nonzero().flatten()
+    wanted = target_logits[..., t2d.nonzero().flatten()]
+    asked, known = loss_mask.bool(), t2d[target_logits.argmax(-1)] & loss_mask.bool()
+    likely, first = torch.softmax(wanted, -1), wanted.argmax(-1)
     losses, accuracies = [], []
-    for logits in step_logits:
-        known = t2d[target_logits.argmax(-1)] & loss_mask.bool()
-        wanted = target_logits[..., words]
-        each = -(torch.softmax(wanted, -1) * torch.log_softmax(logits, -1)).sum(-1)
-        losses.append((each * known).sum() / (known.numel() if divisor is None else divisor))
-        right = (logits.argmax(-1) == wanted.argmax(-1)) & known
-        accuracies.append(right.sum() / (loss_mask.sum() + 1e-6))
-        target_logits, loss_mask = shifted(target_logits), shifted(loss_mask)
+    for step, logits in enumerate(step_logits):
+        rows = slice(step, step + logits.shape[1])  # the same places, seen from `step` rows before
+        size = known[:, rows].shape[1]
+        each = -(likely[:, rows] * torch.log_softmax(logits[:, :size], -1)).sum(-1)
+        losses.append((each * known[:, rows]).sum() / (known.numel() if divisor is None else divisor))
+        right = (logits[:, :size].argmax(-1) == first[:, rows]) & known[:, rows]
+        accuracies.append(right.sum() / (asked[:, rows].sum() + 1e-6))
     steps = torch.stack(losses)
     weights = decay ** torch.arange(len(losses), device=steps.device)
     return Eagle3Loss((steps * weights).sum(), steps.detach(), torch.stack(accuracies))
+
+
+def right_ahead(step_logits: list[Tensor], token_ids: Tensor, written: Tensor, words: Tensor, first: int) -> Tensor:
+    """[B, T] leading steps whose first choice is the true token: what a pass would accept behind the newest token of
+    each row. token_ids [B, S]; written [B, S] the answer's; words: the draft's, as ids of the target; first: row of the
+    first logits."""
+    right = []
+    for step, logits in enumerate(step_logits):
+        said, place = words[logits.argmax(-1)], first + step + 2
+        true, real = (shifted(values, place)[:, : said.shape[1]] for values in (token_ids, written))
+        right.append(F.pad((said == true) & real.bool(), (0, step_logits[0].shape[1] - said.shape[1])))
+    return torch.cumprod(torch.stack(right, -1).long(), -1).sum(-1)
 
 
 class Eagle3Stage(nn.Module):
@@ -133,18 +148,35 @@ class Eagle3Stage(nn.Module):
         self.rope = draft.config.make_rope()
 
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator | None = None) -> dict[str, Tensor]:
-        """batch: of `DraftFeatures`. Losses and accuracies are means over rows that foretell an answer's token."""
-        counts = shifted(batch["loss_mask"], 2)
-        first = int(counts.any(0).nonzero()[0])
-        rotary = partial(self._rotary, batch["positions"])
-        passes = TrainingTimeTest(self.draft, self.target.embed, rotary, batch["visible"], first)
-        logits = passes.logits(batch["token_ids"], batch["taps"], self.steps)
+        """batch: of `DraftFeatures`. Means over the places of an answer that a draft is asked behind."""
+        first, counts = self._asked(batch)
+        logits = self._logits(batch, first, counts.shape[1], self.steps)
         with torch.no_grad():
-            wanted = self.target.logits(shifted(batch["final"])[:, first:])
-        counts = counts[:, first:]
-        loss = eagle3_loss(logits, wanted, counts, self.draft.t2d, divisor=float(counts.sum()))
-        length = 1 + torch.cumprod(loss.accuracies, 0).sum()
-        return {"loss": loss.total, "first_word": loss.accuracies[0], "accepted_length": length}
+            wanted, words = self.target.allowed_logits(shifted(batch["final"])[:, first : first + counts.shape[1]])
+        loss = eagle3_loss(logits, wanted, counts, self.draft.t2d[words], divisor=float(counts.sum()))
+        runs = right_ahead(logits, batch["token_ids"], batch["loss_mask"], self.draft.token_ids, first)
+        ahead = runs[counts.bool()].float().mean()
+        return {"loss": loss.total, "first_word": loss.accuracies[0], "words_ahead": ahead}
+
+    def runs(self, batch: dict[str, Tensor], ahead: int) -> Tensor:
+        """[B, A] words right ahead behind each token of the answers, as many as `ahead`; nothing follows the last."""
+        first, counts = self._asked(batch)
+        logits = self._logits(batch, first, counts.shape[1], ahead)
+        found = right_ahead(logits, batch["token_ids"], batch["loss_mask"], self.draft.token_ids, first) * counts
+        places = counts.int().argmax(1, keepdim=True) + torch.arange(counts.shape[1], device=counts.device)
+        return F.pad(found, (0, counts.shape[1] + 1)).gather(1, F.pad(places, (0, 1), value=counts.shape[1]))
+
+    def _asked(self, batch: dict[str, Tensor]) -> tuple[int, Tensor]:
+        """The first row behind which the newest and the next token are the target's own, and which are such, [B, T]: the
+        first word comes with the prefill, so that nobody asks a draft for it."""
+        counts = shifted(batch["loss_mask"], 1) * shifted(batch["loss_mask"], 2)
+        columns = counts.any(0).nonzero().flatten()
+        return int(columns[0]), counts[:, int(columns[0]) : int(columns[-1]) + 1]
+
+    def _logits(self, batch: dict[str, Tensor], first: int, rows: int, steps: int) -> list[Tensor]:
+        rotary = partial(self._rotary, batch["positions"])
+        passes = TrainingTimeTest(self.draft, self.target.embed, rotary, batch["visible"], first, rows)
+        return passes.logits(batch["token_ids"], batch["taps"], steps)
 
     def _rotary(self, positions: Tensor, step: int) -> Rotary:
         """Tables [B, S, D] of rows `step` places further than where the target sees them, [3, B, S]."""

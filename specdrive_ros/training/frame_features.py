@@ -85,17 +85,26 @@ class FrameFeatures:
             self._encode(missing)
         return self.features[torch.from_numpy(rows)]
 
-    @torch.no_grad()
+    def once(self, rows: np.ndarray) -> torch.Tensor:
+        """The same of frames that will not be asked for again: nothing is kept of them."""
+        asked, places = np.unique(rows, return_inverse=True)
+        return self._levels(asked)[torch.from_numpy(places.reshape(rows.shape))]
+
     def _encode(self, rows: np.ndarray) -> None:
-        owners = np.searchsorted(self.starts, rows, "right") - 1
-        frames = np.concatenate([self.shards[owner].frames(row - self.starts[owner], row - self.starts[owner] + 1)
-                                 for owner, row in zip(owners.tolist(), rows.tolist())])
-        patches, grid = (tensor.to(device_of(self.target)) for tensor in frame_patches(frames, self.target))
-        levels = torch.stack(frame_levels(self.target, patches, grid), dim=1).half().cpu()
+        levels = self._levels(rows)
         if self.features is None:
             self.features = torch.zeros(len(self.known), *levels.shape[1:], dtype=torch.float16)
         self.features[torch.from_numpy(rows)] = levels
         self.known[rows] = True
+
+    @torch.no_grad()
+    def _levels(self, rows: np.ndarray) -> torch.Tensor:
+        """rows [N] -> float16 [N, 1 + K, V, E]."""
+        owners = np.searchsorted(self.starts, rows, "right") - 1
+        frames = np.concatenate([self.shards[owner].frames(row - self.starts[owner], row - self.starts[owner] + 1)
+                                 for owner, row in zip(owners.tolist(), rows.tolist())])
+        patches, grid = (tensor.to(device_of(self.target)) for tensor in frame_patches(frames, self.target))
+        return torch.stack(frame_levels(self.target, patches, grid), dim=1).half().cpu()
 
 
 def _kept(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:

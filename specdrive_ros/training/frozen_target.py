@@ -36,3 +36,8 @@ class FrozenTarget(nn.Module):
         """[..., E] as the last layer leaves it -> [..., vocabulary], the lowest number where forbidden."""
         logits = F.linear(self.norm(final), self.head)
         return logits.masked_fill(self.forbidden, torch.finfo(logits.dtype).min)
+
+    def allowed_logits(self, final: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the words that are not forbidden alone: logits [..., W] and their ids [W]."""
+        words = torch.nonzero(~self.forbidden).flatten()
+        return F.linear(self.norm(final), self.head[words]), words

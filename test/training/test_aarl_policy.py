@@ -15,6 +15,8 @@ from specdrive_ros.draft.eagle3 import Eagle3Draft
 from specdrive_ros.runtime.torch_drafts import TorchDFlash, TorchEagle3
 from specdrive_ros.training.aarl_policy import States, make_policy, passes_of, run_lengths
 from specdrive_ros.training.aarl_training import every_state
+from specdrive_ros.training.dflash_training import DFlashStage
+from specdrive_ros.training.eagle3_training import Eagle3Stage
 from specdrive_ros.training.frozen_target import FrozenTarget
 
 SIZE, WORDS, PROMPT, TAPS = 16, 24, 6, (1, 2, 3)
@@ -125,6 +127,29 @@ def test_drawn_tokens_have_the_policys_frequencies(kind, target, batch):
     error = (probabilities * (1 - probabilities) / 3000).sqrt()
     assert ((counts - probabilities).abs() <= 4 * error + 1e-6).all()
     assert not torch.equal(drawn[..., 0], drawn[..., 1])
+
+
+@pytest.mark.parametrize("rope", ["flat", "mirror"])
+@pytest.mark.parametrize("kind", ["eagle3", "dflash"])
+def test_the_trainings_count_what_a_pass_accepts(kind, rope, target, batch):
+    """Words right ahead behind every token, by the training's own passes and by the policy's; half of the draft's first
+    choices are made true beforehand, so that there is something to count."""
+    draft, ahead = draft_of(kind, rope), 5
+    policy = make_policy(draft, target)
+    stage = Eagle3Stage(draft, target) if kind == "eagle3" else DFlashStage(draft, target, policy.word_ids.numpy(), 4)
+    with torch.no_grad():
+        for place in range(PROMPT + 1, PROMPT + 9, 2):
+            anchors, keep = torch.full((2, 1), place - 1), torch.ones(2, 1, dtype=torch.bool)
+            states = States.at(batch["token_ids"], batch["loss_mask"], anchors, keep, 1)
+            said = policy.word_ids[policy(batch, states, states.tokens[:, :, None])[:, 0, 0, 0].argmax(-1)]
+            batch["token_ids"][:, place] = torch.where(batch["visible"][:, place], said, 0)
+        states = every_state(batch, ahead)
+        expected = run_lengths(policy.first_choices(batch, states))
+        assert torch.equal(stage.runs(batch, ahead) * states.keep, expected) and int(expected.sum()) > 3
+        mean = expected[states.real[..., 0]].float().mean()
+        if kind == "eagle3":
+            stage.steps = ahead
+            assert float(stage(batch | {"final": torch.randn(2, 15, SIZE)})["words_ahead"]) == pytest.approx(float(mean))
 
 
 def test_states_end_with_the_answer(batch):

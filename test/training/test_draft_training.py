@@ -15,8 +15,9 @@ from specdrive_ros.draft.eagle3 import Eagle3Draft
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.torch_drafts import TorchDFlash, TorchEagle3
 from specdrive_ros.training import draft_training
-from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings
-from specdrive_ros.training.draft_training import DraftRun, DraftTraining
+from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings, chosen_samples
+from specdrive_ros.training.draft_training import DraftRun, DraftTraining, drawn
+from specdrive_ros.training.frozen_target import FrozenTarget
 
 TAPS = (1, 2, 3)
 
@@ -152,3 +153,94 @@ def test_a_run_under_way_goes_on_as_it_began(target, data, features, tmp_path):
 def test_unknown_kinds_are_refused(target, data, features, tmp_path, wrong):
     with pytest.raises(InputError, match="must be one of"):
         draft_run(target, data, tmp_path, wrong.pop("kind"), features, steps=1, **wrong).run()
+
+
+def test_states_are_those_of_a_single_pass_over_prompt_and_answer(target, data, tmp_path):
+    """What is cached comes of two passes, over the prompt and over the answer behind it."""
+    run = draft_run(target, data, tmp_path / "draft", "eagle3", tmp_path / "features", steps=1)
+    cached = run._features("train")
+    shards = draft_training.spread(draft_training.open_shards(data / "train"), 4)
+    _, grid = draft_training.frame_patches(shards[0].frames(0, 4), run.network)
+    samples = draft_training.SampleSet(shards, run.config, run.tokenizer, np.asarray(grid))
+    frames = draft_training.FrameFeatures(run.network, shards)
+    writer = draft_training.FeatureWriter(run.network, samples, frames, run.rules, run.settings)
+    sample, index = cached.read(2), chosen_samples(len(samples), 4)[[2]]
+    ids, positions = sample["token_ids"][None], sample["position_ids"].long()[:, None]
+    levels = frames[samples.frame_rows[index]].float().permute(2, 0, 1, 3, 4).flatten(1, 3)
+    image_mask = torch.zeros(ids.shape, dtype=torch.bool)
+    image_mask[:, torch.from_numpy(np.asarray(writer.prompt.image_rows))] = True
+    with torch.no_grad():
+        embeddings = run.network.embed_prompt(ids, image_mask, levels[0])
+        output = run.network.text_forward(embeddings, positions, deepstack=list(levels[1:]), image_mask=image_mask)
+    entering = [embeddings, *output.layers]
+    whole = torch.stack([entering[tap][0] for tap in (*TAPS, len(output.layers))], 1)
+    assert torch.allclose(sample["hidden_states"], whole, atol=2e-3 * float(whole.abs().max()))
+
+
+def test_where_all_states_are_known_no_scene_is_read(target, data, features, tmp_path, monkeypatch):
+    run = draft_run(target, data, tmp_path / "draft", "eagle3", features, steps=1)
+    first = run._features("train")
+    monkeypatch.setattr(draft_training, "SampleSet", lambda *_: pytest.fail("scenes were read again"))
+    assert run._features("train").paths == first.paths
+    monkeypatch.undo()
+    kept = first.paths[1].stat().st_mtime_ns
+    first.paths[2].unlink()
+    assert run._features("train").paths[2].exists() and first.paths[1].stat().st_mtime_ns == kept
+
+
+def test_every_sample_comes_once_before_one_comes_again():
+    training = DraftTraining("dflash", batch=3)
+    batches = np.concatenate([drawn(10, training, number) for number in range(10)])
+    epochs = batches.reshape(3, 10)
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs) and (epochs[0] != epochs[1]).any()
+    other = np.concatenate([drawn(10, replace(training, seed=1), number) for number in range(4)])
+    assert (other[:10] != epochs[0]).any()
+
+
+def test_a_draft_learns_to_run_ahead_as_far_as_it_is_asked_to(target, data, features, tmp_path):
+    for ahead, steps in ((None, 15), (7, 7)):
+        run = draft_run(target, data, tmp_path / f"draft{ahead}", "eagle3", features, steps=1)
+        run.training = DraftTraining("eagle3", block_size=16, ahead=ahead)
+        stage = run._stage(FrozenTarget.of(run.network, run.rules.forbidden), run._features("train"))
+        assert stage.steps == steps
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "dflash"])
+def test_the_accepted_length_of_the_validation_is_that_of_the_driving_path(target, data, features, tmp_path, kind):
+    """Over the very answers of the training: tokens a pass counted here, and by a draft that proposes."""
+    run = draft_run(target, data, tmp_path / kind, kind, features, steps=60, batch=4, save_every=1000, learning_rate=4e-3)
+    run.run()
+    cached, network = DraftFeatures(features / "train"), load_draft_network(tmp_path / kind, run.config.text)
+    stage = run._stage(FrozenTarget.of(run.network, run.rules.forbidden), cached)
+    stage.draft = network
+    found = draft_training.evaluate_draft(stage, cached, ahead=7, count=4)["accepted_length"]
+    embedding = run.network.language_model.embed_tokens.weight.numpy()
+    if kind == "eagle3":
+        draft = Eagle3Draft(TorchEagle3(network), lambda ids: embedding[ids], depth=6, top_k=1)
+    else:
+        words, head = np.flatnonzero(~run.rules.forbidden), run.network.vlm.lm_head.weight.numpy()
+        draft = DFlashDraft(TorchDFlash(network, head, words), lambda ids: embedding[ids])
+    passes = [passes_taken(draft, cached.read(number), 7) for number in range(len(cached))]
+    tokens = sum(int(cached.read(number)["loss_mask"].sum()) for number in range(len(cached)))
+    assert found == pytest.approx(tokens / sum(passes), abs=1e-6) and found > 1.2
+
+
+def passes_taken(draft, sample, nodes) -> int:
+    """Passes of the target for a whole answer, the closing tokens like all others, one that only caches the last too."""
+    ids, taps = sample["token_ids"].numpy(), sample["hidden_states"][:, :-1].float().flatten(1).numpy()
+    positions = sample["position_ids"].long().numpy()
+    prompt = int(sample["loss_mask"].bool().int().argmax())
+    known, fed, passes, delta = prompt, 0, 0, int(positions[0, len(ids) - 1]) - (len(ids) - 1)
+    draft.begin()
+    while known < len(ids):
+        passes += 1
+        if known == len(ids) - 1:
+            break
+        context = Context(ids[:prompt], tuple(ids[prompt:known]), int(ids[known]), taps[fed:known], positions[:, fed:known], delta)
+        fed, following = known, ids[known + 1 :]
+        tokens, *_ = draft.propose(context, nodes)
+        agree = int(np.cumprod(tokens[: len(following)] == following[: len(tokens)]).sum())
+        if agree == len(following):
+            break
+        known += agree + 1
+    return passes

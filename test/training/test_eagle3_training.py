@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn import functional as F
 
 from specdrive_ros.draft.checkpoint import load_draft_network
 from specdrive_ros.target.config import TextConfig
-from specdrive_ros.training.eagle3_training import Eagle3Stage, TrainingTimeTest, eagle3_loss, shifted
+from specdrive_ros.training.eagle3_training import Eagle3Stage, TrainingTimeTest, eagle3_loss, right_ahead, shifted
 from specdrive_ros.training.frozen_target import FrozenTarget
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "drafts_A"
@@ -88,3 +89,32 @@ def test_the_stage_counts_rows_that_foretell_the_answer(draft, target):
     padded["final"][0, 9] = -1.0
     assert not torch.allclose(stage(padded)["loss"], loss, atol=1e-4)
     assert np.isfinite(float(loss))
+
+
+def test_rows_that_no_longer_answer_are_left_out(draft, target):
+    """Three rows from the sixth on: each step has one less, and what is left is what all of them would have said."""
+    random = torch.Generator().manual_seed(2)
+    ids, taps = torch.randint(3, 190, (1, 12), generator=random), torch.randn(1, 12, 192, generator=random)
+    every = TrainingTimeTest(draft, target.embed, lambda step: tables(draft, step)).logits(ids, taps, 4)
+    few = TrainingTimeTest(draft, target.embed, lambda step: tables(draft, step), None, 5, 3).logits(ids, taps, 4)
+    assert [logits.shape[1] for logits in few] == [3, 2, 1]
+    for step, logits in enumerate(few):
+        assert torch.allclose(logits, every[step][:, 5 : 8 - step], atol=1e-5)
+
+
+def test_the_first_word_is_not_learnt_since_the_prefill_writes_it(draft, target):
+    """An answer from place 6 on: the row that foretells its second token is that of place 5, the first asked one."""
+    batch = {"loss_mask": torch.tensor([[0] * 6 + [1] * 4, [0] * 6 + [1] * 3 + [0]])}
+    first, counts = Eagle3Stage(draft, target)._asked(batch)
+    assert first == 5 and counts.tolist() == [[1, 1, 1], [1, 1, 0]]
+
+
+def test_words_right_ahead_are_those_before_the_first_wrong_one():
+    """Words 4 … 7 of the target; the answer 5 6 7 behind a prompt of two tokens; rows from the second on."""
+    words, ids = torch.tensor([4, 5, 6, 7]), torch.tensor([[9, 9, 5, 6, 7]])
+    said = [torch.tensor([[6, 7]]), torch.tensor([[7]])]  # by the rows that know 9 9 5 and 9 9 5 6
+    logits = [F.one_hot(each - 4, 4).float() for each in said]
+    written = torch.tensor([[0, 0, 1, 1, 1]])
+    assert right_ahead(logits, ids, written, words, 1).tolist() == [[2, 1]]
+    logits[0][0, 0] = torch.tensor([1.0, 0, 0, 0])
+    assert right_ahead(logits, ids, written, words, 1).tolist() == [[0, 1]]

@@ -36,6 +36,9 @@ def test_a_row_is_its_own_frame_encoded_once(shards, monkeypatch):
     assert torch.allclose(found[0, 1].float(), alone, atol=2e-3)
     assert not torch.allclose(found[0, 0].float(), alone, atol=2e-3)
 
+    passing = FrameFeatures(target, shards)
+    assert torch.allclose(passing.once(rows).float(), found.float(), atol=2e-3) and passing.features is None
+
     monkeypatch.setattr(frame_features, "frame_levels", lambda *_: pytest.fail("a known frame was encoded again"))
     assert torch.equal(features[rows], found)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from specdrive_ros.draft.taps import TapSelection
-from specdrive_ros.evaluation.ablation.traces import AHEAD, SOURCES, Trace
+from specdrive_ros.evaluation.ablation.traces import AHEAD, SOURCES, WRITTEN, Trace
 from specdrive_ros.training.aarl_policy import DFlashPolicy, DraftPolicy, Eagle3Chain, Eagle3Policy, States
 from specdrive_ros.training.aarl_training import every_state
 from specdrive_ros.training.dflash_training import HIDDEN, block_rotary, make_blocks
@@ -27,7 +27,7 @@ def attention_figures(policy: DraftPolicy, traces: Sequence[Trace], select: TapS
         states = every_state(batch, ahead)
         looked = weights_of(policy, batch, states)
         real = states.real[0].T.double().numpy()  # [steps, places]
-        share, entropy = shares_of(looked, each.sources, real)
+        share, entropy = shares_of(looked, each.sources, real, own_rows_of(policy))
         shares, entropies, counted = shares + share, entropies + entropy, counted + real.sum(1)
         rows += np.bincount(each.sources, minlength=len(SOURCES)) / len(traces)
     known = np.maximum(counted, 1)
@@ -42,16 +42,25 @@ def attention_figures(policy: DraftPolicy, traces: Sequence[Trace], select: TapS
     }
 
 
-def shares_of(looked: Iterable[Tensor], sources: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def own_rows_of(policy: DraftPolicy) -> tuple[int, ...]:
+    """Sources of the first of a draft's own rows, `AHEAD` behind them: a block begins with the newest token, a true word
+    that EAGLE-3 reads in a row of the text."""
+    return (WRITTEN,) if isinstance(policy, DFlashPolicy) else ()
+
+
+def shares_of(
+    looked: Iterable[Tensor], sources: np.ndarray, real: np.ndarray, first: tuple[int, ...] = ()
+) -> tuple[np.ndarray, np.ndarray]:
     """Sums over the places that count: [layers, heads, steps, sources] and [layers, heads, steps].
 
     looked: per step, weights [layers, heads, places, rows]; rows beyond `sources` [S] are the draft's own
     real:   [steps, places] 0 or 1
+    first:  sources of the first of those rows, the others are ahead
     """
     shares, entropies = [], []
     for weights, counts in zip(looked, real):
-        own = np.full(weights.shape[-1] - len(sources), AHEAD)
-        member = np.eye(len(SOURCES))[np.concatenate([sources, own])]
+        ahead = np.full(weights.shape[-1] - len(sources) - len(first), AHEAD)
+        member = np.eye(len(SOURCES))[np.concatenate([sources, first, ahead]).astype(int)]
         values = weights.double().numpy()
         entropy = -(values * np.log(np.maximum(values, 1e-300))).sum(-1)
         shares.append((values @ member * counts[:, None]).sum(2))

@@ -64,6 +64,7 @@ def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict
     trying = replace(
         making,
         out=scratch,
+        states=None,
         runtime="torch",
         features=few,
         distillation=replace(making.distillation, steps=never, evaluate_every=never, save_every=never),

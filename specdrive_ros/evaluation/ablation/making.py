@@ -33,6 +33,7 @@ class Making:
     runtime: str
     progress: Callable
     log: Callable[[Path], object]
+    states: Path | None = None  # of the target, where they are cached already; None is in `out`
 
     def make(self, cell: Cell) -> Path:
         """The folder of the finished draft."""
@@ -46,7 +47,7 @@ class Making:
 
     def run(self, cell: Cell, log) -> DraftRun | AarlRun:
         """The training of a cell, which goes on where it stopped."""
-        folder, states = cell.folder(self.out), self.out / "features"
+        folder, states = cell.folder(self.out), self.states or self.out / "features"
         if cell.stage == DISTILLED:
             training = replace(self.distillation, kind=cell.kind, rope=cell.rope, seed=cell.seed)
             return DraftRun(

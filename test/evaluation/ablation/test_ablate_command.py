@@ -117,3 +117,13 @@ def test_an_estimate_says_what_cells_take_and_leaves_nothing(small, tmp_path, ca
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert main(["ablate", "--out", str(tmp_path / "out"), *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_states_that_are_there_are_not_made_again(ablated, small, tmp_path, capsys):
+    _, first, _ = ablated
+    argv = [*small(tmp_path / "out"), "--rows", "dflash-flat", "--features", str(first / "features")]
+    kept = (first / "features" / "train" / "hs_0.safetensors").stat().st_mtime_ns
+    assert main(argv) == 0
+    assert f"--features {first / 'features'}" in json.loads(capsys.readouterr().out)["command"]
+    assert not (tmp_path / "out" / "features").exists()
+    assert (first / "features" / "train" / "hs_0.safetensors").stat().st_mtime_ns == kept

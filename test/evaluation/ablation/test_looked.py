@@ -99,3 +99,12 @@ def test_a_draft_looks_at_the_true_rows_before_it_and_at_its_own(kind, layers):
         for place, newest in enumerate(states.anchors[0].tolist()):
             assert (weights[:, :, place, :newest] > 0).all() and (weights[:, :, place, newest:9] == 0).all()
             assert (weights[:, :, place, 9:] > 0).all()
+
+
+def test_a_block_begins_with_a_true_word():
+    """Its first slot holds the newest token of the text: what looks there does not look ahead."""
+    looked = torch.zeros(1, 1, 1, 7)
+    looked[..., 5] = 0.75
+    looked[..., 6] = 0.25
+    share, _ = shares_of([looked], SOURCES, np.ones((1, 1)), (WRITTEN,))
+    assert share[0, 0, 0, WRITTEN] == pytest.approx(0.75) and share[0, 0, 0, AHEAD] == pytest.approx(0.25)
