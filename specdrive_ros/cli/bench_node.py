@@ -7,6 +7,7 @@ from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive bench node --minutes 10 --faults --json"
 LONGEST_MINUTES = 24 * 60.0
+RUNTIMES = ("onnxruntime", "torch", "tensorrt")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -24,12 +25,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 def document(args: Namespace) -> dict:
     """Raises InputError for wrong arguments, WorkFailed where the planner dies."""
     from specdrive_ros.cli.progress import progress
+    from specdrive_ros.draft.registry import check_names
+    from specdrive_ros.evaluation.summary import prepare_out_folder
     from specdrive_ros.model_settings import find_model
-    from specdrive_ros.ros.node_benchmark import measure_node
 
     if not 0 < args.minutes <= LONGEST_MINUTES:
         raise InputError(f"--minutes {args.minutes:g}: should be above 0 and at most {LONGEST_MINUTES:g}")
+    if args.runtime not in RUNTIMES:  # a planner that cannot be configured would be waited for
+        raise InputError(f"--runtime {args.runtime}: not known; there are {', '.join(RUNTIMES)}")
+    check_names(args.draft)
     cameras = find_model(args.model).cameras
+    prepare_out_folder(args.log, "--log")
+    from specdrive_ros.ros.node_benchmark import measure_node
+
     with progress("seconds", max(1, int(args.minutes * 60))) as bar:
         return measure_node(
             str(args.model),

@@ -236,8 +236,8 @@ def prepare_out_file(path: Path) -> Path:
     return path
 
 
-def prepare_out_folder(folder: Path) -> Path:
-    """Makes the folder and proves that files can be written there. Raises InputError where not."""
+def prepare_out_folder(folder: Path, option: str = "--out") -> Path:
+    """Makes the folder and proves that files can be written there. Raises InputError that names the option."""
     folder = Path(folder)
     probe = folder / ".specdrive-write-test"
     try:
@@ -246,6 +246,6 @@ def prepare_out_folder(folder: Path) -> Path:
         probe.unlink()
     except OSError as error:
         raise InputError(
-            f"cannot write to --out {folder}: {error.strerror or error}; name a folder you may write to"
+            f"cannot write to {option} {folder}: {error.strerror or error}; name a folder you may write to"
         ) from error
     return folder

@@ -103,7 +103,7 @@ def declare(node: Node, specs: Sequence[ParameterSpec]) -> None:
 
 
 def _warn_of_unknown(node: Node, names: Sequence[str]) -> None:
-    """A misspelt name in a parameter file would be ignored without a word. No error: a file may be for other nodes, too.
+    """A misspelt name in a parameter file would be ignored without a word. No error: a file may serve other nodes, too.
 
     rclpy has no public way to what a node was given at start.
     """

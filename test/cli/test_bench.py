@@ -53,6 +53,22 @@ def test_wrong_arguments(capsys, argv, says):
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "argv, says",
+    [
+        (["--minutes", "nan"], "--minutes nan: should be above 0"),
+        (["--runtime", "gpu"], "--runtime gpu: not known; there are onnxruntime, torch, tensorrt"),
+        (["--draft", "fast"], "--draft fast: no such draft"),
+        (["--model", "nosuch"], "model 'nosuch': neither a folder nor a name"),
+        (["--log", "/dev/null/log"], "cannot write to --log /dev/null/log"),
+        (["--out", "/"], "cannot write to --out /; name a file"),
+    ],
+)
+def test_a_node_that_could_not_be_configured_is_not_started(capsys, argv, says):
+    assert main(["bench", "node", *argv]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_what_cannot_be_written_is_said_before_anything_is_measured(phrases, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench, "phrases_document", lambda args: pytest.fail("it was measured"))
     monkeypatch.setattr(bench_long, "long_document", lambda args: pytest.fail("it was measured"))
