@@ -1,8 +1,8 @@
 """The cache's rows as input of the action step, put before its keys and values just before it is compiled.
 
 On a CPU they are laid out once for all steps of the action head (`runtime/host.py`). On a device the rows have to be
-read as they lie in the cache, and laying them out anew in every step is hidden behind the products. Needs onnx; driving
-does not.
+read as they lie in the cache, and are laid out anew in every step; what that costs on a GPU was never measured. Needs
+onnx; driving does not.
 """
 
 import numpy as np

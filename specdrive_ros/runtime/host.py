@@ -53,7 +53,7 @@ class GraphNetworks(ABC):
 
     def run_action(self, noise, cos, sin, past) -> np.ndarray:
         """All steps, one after the other -> [W, 2]."""
-        for time in flow_times(self.flow_steps):
+        for time in step_times(self.flow_steps):
             noise = self.run_action_step(noise, time, cos, sin, past)
         return noise
 
@@ -115,7 +115,7 @@ class GraphNetworks(ABC):
         past = self.laid_out(cache.past(visible))
         if steps is None or steps == self.flow_steps:
             return self.run_action(noise, cos, sin, past)
-        for time in flow_times(steps):
+        for time in step_times(steps):
             ahead = self.run_action_step(noise, time, cos, sin, past)
             noise = noise + (ahead - noise) * np.float32(self.flow_steps / steps)  # the same velocity for longer
         return noise
@@ -150,6 +150,6 @@ def additive_mask(mask: np.ndarray | None, tokens: int, cached: int) -> np.ndarr
     return np.where(mask, np.float32(0), np.float32(HIDDEN))
 
 
-def flow_times(steps: int) -> list[np.ndarray]:
+def step_times(steps: int) -> list[np.ndarray]:
     """Where each of so many Euler steps begins, each [1, 1, 1], from 0 on."""
     return list(np.linspace(0, 1, steps + 1, dtype=np.float32)[:-1].reshape(-1, 1, 1, 1))

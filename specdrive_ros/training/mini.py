@@ -88,8 +88,9 @@ class MiniTraining:
         _, grid = frame_patches(self.train[0].frames(0, 4), self.target)
         tokenizer = TargetTokenizer.load(self.config)
         train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation))
-        features = FrameFeatures(self.target, self.train, self.run_folder / "features" / "train")
-        held_out = validation, FrameFeatures(self.target, self.validation, self.run_folder / "features" / "validation")
+        with self.processes.main_process_first():  # one makes the files, the others find them
+            features = FrameFeatures(self.target, self.train, self.run_folder / "features" / "train")
+            held_out = validation, FrameFeatures(self.target, self.validation, self.run_folder / "features" / "validation")
         stage = ReasoningStage(self.target, train, self.reasoning)
         with self.progress("reasoning and action", self.reasoning.steps) as bar:
             record = train_reasoning(stage, train, features, *held_out, self.reasoning,
