@@ -42,6 +42,9 @@ def add_arguments(parser):
                           help="instants recorded of an episode, at most (default %(default)s)")
     generate.add_argument("--sample-every", type=float, default=1.5, metavar="S",
                           help="seconds between two of them (default %(default)s)")
+    generate.add_argument("--twins", type=float, default=EpisodePlan.twins, metavar="SHARE",
+                          help="of the episodes, also recorded with one thing in the world otherwise: the lamp's colour, "
+                               "no lead (default %(default)s)")
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",
                           help="let this model drive, the expert only says what it would do instead (default: the "
                                "expert drives, pushed aside now and then)")
@@ -65,11 +68,13 @@ def generate_scenes(args) -> int:
     if args.samples < 1 or not LEAST_SAMPLE_STEP_S <= args.sample_every <= LONGEST_SAMPLE_STEP_S:
         raise InputError("data generate: --samples must be at least 1, --sample-every from "
                          f"{LEAST_SAMPLE_STEP_S:g} to {LONGEST_SAMPLE_STEP_S:g}")
+    if not 0.0 <= args.twins <= 1.0:
+        raise InputError(f"--twins {args.twins:g}: a share of the episodes should lie between 0 and 1")
     if not 0 <= args.first_seed <= TRAIN_SEEDS - args.episodes:
         raise InputError(f"--first-seed {args.first_seed} with {args.episodes} episodes: seeds should stay within 0 "
                          f"and {TRAIN_SEEDS - 1}; others are for driving and validation")
     jobs = missing_shards(args, choose_families(args.scenario))
-    plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every)
+    plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every, twins=args.twins)
     make_shards(record_shard, [(*job, plan, args.driver) for job in jobs], args.workers)
     return 0
 

@@ -9,7 +9,6 @@ that is taken away counts where the expert would cover another distance without 
 """
 
 import argparse
-import copy
 import json
 import math
 import sys
@@ -29,6 +28,7 @@ from specdrive_ros.observation.refusal import Refusal
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, NANOSECONDS
 from specdrive_ros.sim.camera import render
+from specdrive_ros.sim.interventions import without
 from specdrive_ros.sim.scenario import make_world
 from specdrive_ros.sim.world import World
 from specdrive_ros.training.scenes import CAMERA, PHYSICS_STEP_S, expert_future
@@ -40,7 +40,6 @@ COMFORTABLE_BRAKING_MPS2 = 3.0  # nearer than this allows nobody could stop: no 
 LEAST_CHANGE_M = 3.0  # of the distance planned in 6.4 s
 WORLDS_PER_CASE = 60  # so many worlds without a case: there is none to be found
 THERE = "there"
-THINGS_OF_A_WORLD = ("vehicles", "obstacles", "walkers")  # lists of a world whose entries have an id
 
 
 @dataclass(frozen=True)
@@ -164,15 +163,6 @@ def expert_differs(world: World, thing: int, gap_m: float) -> int:
     with_it, without_it = (np.linalg.norm(expert_future(each)[-1, :2]) for each in (world, without(world, thing)))
     change_m = without_it - with_it
     return int(math.copysign(1, change_m)) if abs(change_m) > LEAST_CHANGE_M else 0
-
-
-def without(world: World, thing: int) -> World:
-    """A copy of the world in which the thing is not."""
-    ghost = copy.deepcopy(world)
-    for kept_in in THINGS_OF_A_WORLD:
-        setattr(ghost, kept_in, [one for one in getattr(ghost, kept_in) if one.id != thing])
-    ghost.pass_paths = tuple(path for path in ghost.pass_paths if path.obstacle.id != thing)
-    return ghost
 
 
 KINDS: dict[str, Kind] = {

@@ -17,7 +17,7 @@ from specdrive_ros.sim.scenario import make_world
 from specdrive_ros.sim.scenario_playback import PlaybackConfig
 from specdrive_ros.sim.scene_geometry import SCENE_GEOMETRY, geometry_of
 from specdrive_ros.sim.world import World
-from specdrive_ros.training.scenes import CAMERA, EpisodePlan, sample_of
+from specdrive_ros.training.scenes import CAMERA, EpisodePlan, expert_future, sample_of
 
 LATENCY_S = 0.3  # and so the time between two plans
 
@@ -25,7 +25,8 @@ LATENCY_S = 0.3  # and so the time between two plans
 def record_drift(planner: Planner, family: str, seed: int, plan: EpisodePlan) -> dict:
     """The planner's drive through one world, as `scenes.record_episode` returns the expert's."""
     recorder = DriftRecorder(planner, family, seed, plan)
-    drive_all_offline(recorder, [(family, seed)], DriveLog(), latency_s=LATENCY_S, make=recorder.make)
+    drive_all_offline(recorder, [(family, seed)], DriveLog(), seconds=recorder.seconds, latency_s=LATENCY_S,
+                      make=recorder.make)
     return {"frames": recorder.frames, "scene": recorder.scene, "geometry": recorder.geometry,
             "samples": recorder.samples}
 
@@ -37,8 +38,9 @@ class DriftRecorder:
         self.cameras = planner.cameras
         self.planner, self.family, self.seed, self.recorded = planner, family, seed, plan
         self.world: World | None = None
-        begin_s = PlaybackConfig().lead_in_s  # before that the expert drives
-        self.next_s = begin_s + float(np.random.default_rng([seed, 13]).uniform(0.0, 3.0 * plan.sample_every_s))
+        first_s = float(np.random.default_rng([seed, 13]).uniform(0.0, plan.lead_in_s[1]))
+        self.next_s = PlaybackConfig().lead_in_s + first_s  # before the lead-in's end the expert drives
+        self.seconds = first_s + plan.samples * plan.sample_every_s  # of planning; then all samples are there
         self.frames: list[np.ndarray] = []
         self.scene: list[list[int]] = []
         self.geometry: list[list[float]] = []
@@ -64,4 +66,5 @@ class DriftRecorder:
         history = observation.history
         yaw = np.arctan2(history.rotation[:, 1, 0], history.rotation[:, 0, 0])
         poses = np.concatenate([history.xyz[:, :2], yaw[:, None]], axis=1)
-        self.samples.append(sample_of(self.world, self.family, self.seed, poses, len(self.frames) - 1))
+        self.samples.append(sample_of(self.world, self.family, self.seed, poses, expert_future(self.world),
+                                      len(self.frames) - 1))

@@ -129,10 +129,10 @@ def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
 
 
 def manoeuvre_weights(futures: np.ndarray) -> np.ndarray:
-    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on at its speed, up to 4 in a sharp bend
-    or where it brakes hard, up to 7 for both. Most of a drive is neither, and a model that has learnt from it as it
+    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on at its speed, up to 4 in a sharp bend,
+    up to 3 where it brakes hard, up to 6 for both. Most of a drive is neither, and a model that has learnt from it as it
     comes steers too little and brakes too late where it matters."""
     curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)  # 1/m, mean of the first second
     speed = np.linalg.norm(np.diff(futures[:, :21, :2], axis=1), axis=-1) / WAYPOINT_STEP_S
     lost = np.maximum(speed[:, 0] - speed[:, -1], 0.0)
-    return 1.0 + np.minimum(np.abs(curvature) / STEERING_CURVATURE, 3.0) + np.minimum(lost / BRAKING_MPS, 3.0)
+    return 1.0 + np.minimum(np.abs(curvature) / STEERING_CURVATURE, 3.0) + np.minimum(lost / BRAKING_MPS, 2.0)

@@ -5,9 +5,9 @@ at least 1.5 s of history and the expert's own future. The expert is disturbed f
 that never errs teaches no recovery); a sample's future is always the undisturbed expert's from t0 on, found
 by rolling a copy of the world forward.
 
-Frames that belong to no sample follow an episode's samples: every frame with a signal in sight once more, with the
-lamp in another colour and everything else as it was. In what merely happened, braking tells red from green; here
-only the lamp can.
+Some episodes have a *twin*: the same drive, command by command, through the world with one thing otherwise (the lamp's
+colour, a lead that is not there: sim/interventions.py), labelled with what the expert would say and do there. Its
+samples are kept where that is something else. History is the same, so only the picture can tell the two apart.
 
 Knows the simulated world; knows no model and no torch.
 """
@@ -15,7 +15,7 @@ Knows the simulated world; knows no model and no torch.
 import copy
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +26,19 @@ from safetensors.numpy import save_file
 from specdrive_ros.errors import InputError
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
 from specdrive_ros.sim.camera import render
+from specdrive_ros.sim.interventions import intervene
 from specdrive_ros.sim.labels import SCENE_LABELS
 from specdrive_ros.sim.scene_geometry import SCENE_GEOMETRY, geometry_of
 from specdrive_ros.sim.scenario import FAMILIES, make_world
-from specdrive_ros.sim.traffic import SIGNAL_COLOURS
-from specdrive_ros.sim.world import Command, EgoState, World
+from specdrive_ros.sim.world import Command, EgoState, Outcome, World
 
 CAMERA = "rgb_front"
 PHYSICS_STEP_S = 0.05
+STEPS_PER_FRAME = round(FRAME_STEP_S / PHYSICS_STEP_S)
 TRAIN_SEED_BASE = 1_000_000_000  # `drive --seed` takes 0 … 999,999: training never sees those worlds
 VALIDATION_SEED_BASE = 2_000_000_000
 MAX_SPANS = 8
+HARMLESS_OUTCOMES = ("success", "timeout")
 LANE_AHEAD_M = np.arange(-5.0, 75.1, 2.5)  # along the road, from the rear axle
 
 
@@ -50,12 +52,14 @@ class EpisodePlan:
     samples:         at most, fewer where the drive ends before
     sample_every_s:  between two samples
     disturbed:       share of episodes in which the expert's hand is pushed now and then
+    twins:           share of episodes that have a twin
     """
 
     lead_in_s: tuple[float, float] = (1.5, 11.0)
     samples: int = 4
     sample_every_s: float = 1.5
     disturbed: float = 0.7
+    twins: float = 0.5
 
     def frame_numbers(self, first: int) -> set[int]:
         """Numbers (steps of 0.1 s) of the frames to draw when `first` is the first sample's newest."""
@@ -101,13 +105,18 @@ def expert_future(world: World) -> np.ndarray:
 
     The world passed in is left as it is.
     """
+    return expert_drive(world)[0]
+
+
+def expert_drive(world: World) -> tuple[np.ndarray, Outcome | None]:
+    """(`expert_future`, how the scenario ended by then)."""
     ghost = copy.deepcopy(world)
     poses = np.zeros((FUTURE_WAYPOINTS, 3))
     for k in range(FUTURE_WAYPOINTS):
         for _ in range(round(WAYPOINT_STEP_S / PHYSICS_STEP_S)):
             ghost.step(PHYSICS_STEP_S, ghost.expert_command())
         poses[k] = ghost.ego.x, ghost.ego.y, ghost.ego.yaw
-    return poses_in_ego(poses, world.ego)
+    return poses_in_ego(poses, world.ego), ghost.outcome()
 
 
 def lane_ahead(world: World) -> np.ndarray:
@@ -117,60 +126,88 @@ def lane_ahead(world: World) -> np.ndarray:
 
 
 def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
-    """Drives one world with the (disturbed) expert. Returns frames [F,H,W,3], scene [F,K], geometry [F,G] and the
-    samples."""
+    """Drives one world with the (disturbed) expert, and its twin if it has one. Returns frames [F,H,W,3], scene [F,K],
+    geometry [F,G] and the samples."""
     rng = np.random.default_rng([seed, 7])
     world = make_world(family, seed, recovery=bool(rng.random() < 0.5))
     disturbance = Disturbance(rng, active=rng.random() < plan.disturbed)
     first = round(rng.uniform(*plan.lead_in_s) / FRAME_STEP_S) + FRAMES_PER_CAMERA - 1
+    of_twins = np.random.default_rng([seed, 17])
+    twin = intervene(world, of_twins) if of_twins.random() < plan.twins else None
+    if twin is not None and of_twins.random() < 0.5:
+        world, twin = twin, world  # so that the other appears, too, and not only vanishes
+    commands: list[Command] = []
+
+    def drive(world: World) -> Command:
+        commands.append(disturbance.apply(world.time_s, world.ego.speed, world.expert_command()))
+        return commands[-1]
+
+    episode = record_drive(world, drive, family, seed, plan, first)
+    if twin is not None:
+        again = iter(commands)
+        _add_twin(episode, record_drive(twin, lambda world: next(again), family, seed, plan, first,
+                                        len(commands) // STEPS_PER_FRAME))
+    return {key: episode[key] for key in ("frames", "scene", "geometry", "samples")}
+
+
+def record_drive(world: World, driver: Callable[[World], Command], family: str, seed: int, plan: EpisodePlan, first: int,
+                 instants: int | None = None) -> dict:
+    """One drive of at most so many instants 0.1 s apart, until the world has an outcome. `ends_well`: of every sample,
+    whether the expert's future from there on breaks no rule."""
     drawn = plan.frame_numbers(first)
-    frames, scene, geometry, poses, samples, twins = [], [], [], [], [], []
-    for number in range(max(drawn) + 1):
+    frames, scene, geometry, poses, samples, ends_well = [], [], [], [], [], []
+    for number in range(instants or max(drawn) + 1):
         if world.outcome() is not None:
             break
         poses.append((world.ego.x, world.ego.y, world.ego.yaw))
-        label = world.label()
         if number in drawn:
+            label = world.label()
             frames.append(render(world, CAMERA))
             scene.append([label.scene[name] for name in SCENE_LABELS])
             geometry.append(list(geometry_of(world, world.intent).values()))
-            twins += signal_twin(world, label.scene, geometry[-1], rng)
         if number in drawn and plan.is_sample(number, first):
             history = poses_in_ego(np.array(poses[-HISTORY_POSES:]), world.ego)
-            samples.append(sample_of(world, family, seed, history, newest_frame=len(frames) - 1))
-        for _ in range(round(FRAME_STEP_S / PHYSICS_STEP_S)):
-            world.step(PHYSICS_STEP_S, disturbance.apply(world.time_s, world.ego.speed, world.expert_command()))
-    again = [list(column) for column in zip(*twins)] or [[], [], []]
-    return {"frames": frames + again[0], "scene": scene + again[1], "geometry": geometry + again[2], "samples": samples}
+            future, outcome = expert_drive(world)
+            samples.append(sample_of(world, family, seed, history, future, newest_frame=len(frames) - 1))
+            ends_well.append(outcome is None or outcome.name in HARMLESS_OUTCOMES)
+        for _ in range(STEPS_PER_FRAME):
+            world.step(PHYSICS_STEP_S, driver(world))
+    return {"frames": frames, "scene": scene, "geometry": geometry, "samples": samples, "ends_well": ends_well}
+
+
+def _add_twin(episode: dict, twin: dict) -> None:
+    """Those samples, with their four frames, in which the expert decides otherwise than in the episode at the same time,
+    and can still do so without harm."""
+    decided = {sample["words"]["time_s"]: _decision(sample) for sample in episode["samples"]}
+    for sample, ends_well in zip(twin["samples"], twin["ends_well"]):
+        if ends_well and decided.get(sample["words"]["time_s"], _decision(sample)) != _decision(sample):
+            newest = sample["frame"]
+            for name in ("frames", "scene", "geometry"):
+                episode[name] += twin[name][newest + 1 - FRAMES_PER_CAMERA:newest + 1]
+            episode["samples"].append(sample | {"frame": len(episode["frames"]) - 1})
+
+
+def _decision(sample: dict) -> tuple[str, str]:
+    return sample["words"]["decision"], sample["words"]["cause"]
 
 
 def record_episodes(recorded_worlds: list[tuple[str, int]], plan: EpisodePlan) -> list[dict]:
     return [record_episode(family, seed, plan) for family, seed in recorded_worlds]
 
 
-def sample_of(world: World, family: str, seed: int, history: np.ndarray, newest_frame: int) -> dict:
-    """What the expert would do from this instant on, and why. history: [16, 3] x, y, yaw in the ego frame."""
+def sample_of(world: World, family: str, seed: int, history: np.ndarray, future: np.ndarray, newest_frame: int) -> dict:
+    """What the expert would do from this instant on, and why. history: [16, 3] x, y, yaw in the ego frame; future: its
+    own, see `expert_future`."""
     label = world.label()
     words = {"text": label.text, "decision": label.decision, "cause": label.cause, "family": family, "seed": seed,
              "time_s": round(world.time_s, 3)}
-    return {"frame": newest_frame, "future": expert_future(world), "lane": lane_ahead(world), "history": history,
+    return {"frame": newest_frame, "future": future, "lane": lane_ahead(world), "history": history,
             "speed": world.ego.speed, "spans": label.visual_spans, "words": words}
 
 
 def sample_frames(episode: dict, sample: dict) -> list[np.ndarray]:
     """The four frames of a sample, oldest first."""
     return episode["frames"][sample["frame"] + 1 - FRAMES_PER_CAMERA:sample["frame"] + 1]
-
-
-def signal_twin(world: World, scene: dict[str, int], geometry: list[float],
-                rng: np.random.Generator) -> list[tuple[np.ndarray, list[int], list[float]]]:
-    """[(frame, scene row, geometry row)] of this instant with the lamp in another colour; nothing where no signal is
-    in sight."""
-    if world.intent.signal == "none":
-        return []
-    colour = str(rng.choice([colour for colour in SIGNAL_COLOURS if colour != world.intent.signal]))
-    row = {**scene, "signal": 1 + SIGNAL_COLOURS.index(colour), "road_clear": -1}
-    return [(render(world, CAMERA, signal_override=colour), [row[name] for name in SCENE_LABELS], geometry)]
 
 
 def write_shard(path: Path, episodes: list[dict]) -> int:

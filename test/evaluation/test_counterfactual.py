@@ -6,8 +6,7 @@ import pytest
 
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.evaluation import counterfactual
-from specdrive_ros.evaluation.counterfactual import (KINDS, Flip, approaches, expert_differs, flips, listing, main,
-                                                     without)
+from specdrive_ros.evaluation.counterfactual import (KINDS, Flip, approaches, expert_differs, flips, listing, main)
 from specdrive_ros.shapes import PICTURE_SIZE
 from specdrive_ros.sim.scenario import make_world
 from specdrive_ros.sim.world import Command
@@ -65,16 +64,6 @@ def test_only_the_thing_changes(kind):
     assert at.gap_m == pytest.approx(gap_m) and at.further in (1, -1) and at.shown in KINDS[kind].states
     if kind != "signal":
         assert at.further == expert_differs(world, thing, gap_m) == 1, "without it the expert gets further"
-
-
-def test_a_world_without_the_thing_leaves_the_world_as_it_is():
-    world, _ = approach_to("obstacle")
-    thing, _ = KINDS["obstacle"].thing(world)
-    obstacles = list(world.obstacles)
-    ghost = without(world, thing)
-    ghost.step(0.05, Command(0.0, 0.0))
-    assert ghost.intent.passing is None and thing not in [one.id for one in ghost.obstacles]
-    assert world.obstacles == obstacles and world.intent.passing is not None
 
 
 def test_what_would_change_nothing_is_no_case():
