@@ -37,6 +37,7 @@ from specdrive_ros.training.draft_training import spread
 from specdrive_ros.training.flow_trajectories import FlowTrajectories
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
+from specdrive_ros.training.run_record import check_run_record
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
 
@@ -163,9 +164,4 @@ class AarlRun:
         """A run that is under way goes on as it began: another setting is another run."""
         record = {**asdict(self.training), "target": target, "draft": str(self.draft)}
         record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
-        path = self.run_folder / "run.json"
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
-        if differing := ", ".join(sorted(name for name in record if found.get(name) != record[name])):
-            raise InputError(f"{self.run_folder}: is a run with another {differing}; delete it or name another folder")
-        self.run_folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        check_run_record(self.run_folder, record)

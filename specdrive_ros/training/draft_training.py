@@ -34,6 +34,7 @@ from specdrive_ros.training.draft_features import (
 from specdrive_ros.training.eagle3_training import Eagle3Stage
 from specdrive_ros.training.frame_features import FrameFeatures, device_of, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
+from specdrive_ros.training.run_record import check_run_record
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.phrasebook import closed_ids
 from specdrive_ros.training.scenes import Shard, open_shards
@@ -149,12 +150,7 @@ class DraftRun:
         record = {**asdict(self.training), **asdict(self.settings), "taps": list(self.settings.taps),
                   "target": fingerprint(self.network.language_model.norm.weight.detach().numpy())}  # fmt: skip
         record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
-        path = self.run_folder / "run.json"
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record
-        if differing := ", ".join(sorted(name for name in record if found.get(name) != record[name])):
-            raise InputError(f"{self.run_folder}: is a run with another {differing}; delete it or name another folder")
-        self.run_folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        check_run_record(self.run_folder, record)
 
     def _features(self, split: str) -> DraftFeatures:
         every = open_shards(self.data / split)

@@ -74,8 +74,11 @@ class FrameFeatures:
         needed = 2 * len(self.known) * int(np.prod(values)) + len(self.known)
         if not all(path.exists() for path in paths) and shutil.disk_usage(self.folder).free < 1.1 * needed:
             return
-        features, self.known = (_kept(path, dtype, (len(self.known), *shape))
-                                for path, dtype, shape in zip(paths, (np.float16, bool), (values, ())))
+        shapes = (np.float16, (len(self.known), *values)), (bool, (len(self.known),))
+        try:
+            features, self.known = (_kept(path, "r+", *shape) for path, shape in zip(paths, shapes))
+        except (OSError, EOFError, ValueError):  # not there yet, or a kill left half a file
+            features, self.known = (_kept(path, "w+", *shape) for path, shape in zip(paths, shapes))
         self.features = torch.from_numpy(features)
 
     def __getitem__(self, rows: np.ndarray) -> torch.Tensor:
@@ -107,6 +110,13 @@ class FrameFeatures:
         return torch.stack(frame_levels(self.target, patches, grid), dim=1).half().cpu()
 
 
-def _kept(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """An array in a file, as it was left or all zero; zeros take no room on the disk until they are written."""
-    return np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", dtype, shape)
+def _kept(path: Path, mode: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+    """An array in a file, as it was left (r+) or all zero (w+); zeros take no room on the disk until they are written.
+
+    Raises OSError, EOFError or ValueError for a file that is not there or not whole.
+    """
+    if mode == "r+":
+        found = np.load(path, mmap_mode="r")  # opened to be written to, a file too short would be filled with zeros
+        if found.dtype != dtype or found.shape != shape:
+            raise ValueError(f"{path}: {found.dtype} {found.shape}")
+    return np.lib.format.open_memmap(path, mode, dtype, shape)

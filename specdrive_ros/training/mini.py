@@ -4,6 +4,7 @@ Every stage keeps its state in the run folder; called again, it goes on where it
 (`accelerate launch`), each draws batches of its own and the first one writes.
 """
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,7 @@ from specdrive_ros.target.tokens import BASE_TOKENS, TargetTokenizer
 from specdrive_ros.training.closed_loop import BestCheckpoint, share_driven
 from specdrive_ros.training.frame_features import FrameFeatures, frame_patches
 from specdrive_ros.training.phrasebook import closed_ids
+from specdrive_ros.training.run_record import check_run_record
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
 from specdrive_ros.training.target_training import (ReasoningStage, ReasoningTraining, new_vision_stage,
@@ -77,6 +79,7 @@ class MiniTraining:
             # as it will be driven: from the centre of the noise, in the families it has seen; early stopping drives it so
             (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
                                                    f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
+            check_run_record(run_folder, self._begun_with(start_from))
         self.target = new_target(self.config, reasoning.seed)
         self.best = BestCheckpoint(run_folder)
         self.start_from = start_from
@@ -100,6 +103,12 @@ class MiniTraining:
             if self.reasoning.drive_worlds:
                 self.best.restore(self.checkpoint)
         return self._record(vision, record, len(train))
+
+    def _begun_with(self, start_from: Path | None) -> dict:
+        """Weights kept in the run folder mean something only with the same vocabulary: rows of embeddings are tokens."""
+        vocabulary = json.dumps(TargetTokenizer.load(self.config).tokenizer.get_vocab(with_added_tokens=True), sort_keys=True)
+        return {"vocabulary": hashlib.sha256(vocabulary.encode()).hexdigest()[:16],
+                "start_from": start_from and str(Path(start_from).resolve())}
 
     def _vision_stage(self) -> dict[str, float]:
         """Accuracy per scene label; nothing where the vision of `start_from` stays as it is."""

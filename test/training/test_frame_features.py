@@ -66,3 +66,14 @@ def test_a_disk_without_room_keeps_them_in_memory(shards, tmp_path, monkeypatch)
     features = FrameFeatures(target, shards, tmp_path / "kept")
     assert torch.equal(features[np.array([1])], FrameFeatures(target, shards)[np.array([1])])
     assert not list((tmp_path / "kept").iterdir())
+
+
+@pytest.mark.parametrize("part, left", [("features", 40), ("features", 3000), ("known", 0), ("known", 130)])
+def test_half_a_file_left_by_a_kill_is_made_again(shards, tmp_path, part, left):
+    target = new_target(mini_config(vocab_size=4300, traj_token_start_idx=200), seed=0).eval()
+    rows = np.array([[0, 2]])
+    found = FrameFeatures(target, shards, tmp_path / "kept")[rows].clone()
+    path, = (tmp_path / "kept").glob(f"*-{part}.npy")
+    path.write_bytes(path.read_bytes()[:left])
+    again = FrameFeatures(target, shards, tmp_path / "kept")
+    assert not again.known.any() and torch.equal(again[rows], found)

@@ -1,6 +1,7 @@
 """The whole of training, small: it runs, learns, resumes to the same weights, and leaves a loadable checkpoint."""
 
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import find_model
 from specdrive_ros.sim.scenario import FAMILIES
 from specdrive_ros.target.checkpoint import load_target
@@ -70,6 +72,24 @@ def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch
 
     one, other = (load_target(tmp_path / name / "checkpoint").state_dict() for name in ("unbroken", "killed"))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_whose_words_got_other_numbers_does_not_go_on(data, tmp_path):
+    """Without its tokenizer the kept embeddings are rows of nobody knows which tokens."""
+    run = tmp_path / "run"
+    training(data, run, steps=1)
+    training(data, run, steps=2)
+    shutil.rmtree(run / "checkpoint")
+    training(data, run, steps=2)
+
+    shutil.rmtree(run / "checkpoint")
+    other = tmp_path / "other"
+    for split, base in (("train", TRAIN_SEED_BASE + 40), ("validation", VALIDATION_SEED_BASE)):
+        (other / split).mkdir(parents=True)
+        short = EpisodePlan(lead_in_s=(1.5, 2.0), samples=2, sample_every_s=0.5)
+        write_shard(other / split / "shard-0.safetensors", record_episodes(worlds(base, 4), short))
+    with pytest.raises(InputError, match="run: is a run with another vocabulary; delete it"):
+        training(other, run, steps=2)
 
 
 def test_training_lowers_its_loss(data, tmp_path):
