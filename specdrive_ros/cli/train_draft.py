@@ -23,7 +23,7 @@ def add_arguments(parser):
     parser.add_argument("--phrases", type=Path, metavar="FILE",
                         help="phrasebook: learn from a text, a chain of causation a line")
     parser.add_argument("--out", type=Path,
-                        help="phrasebook: file to write; networks: folder of the finished draft and its "
+                        help="phrasebook: file, or folder for it; networks: folder of the finished draft and its "
                         "graphs (default: in drafts/ of the model's folder, where --draft looks)")
     parser.add_argument("--json", action="store_true", help="print the training record as JSON")
     network = parser.add_argument_group("networks")
@@ -76,7 +76,8 @@ def learn(args) -> dict:
         raise InputError("train draft: give one of --data and --phrases to learn from")
     checkpoint = find_model(args.model).checkpoint
     texts = read_lines(args.phrases) if args.phrases else sentences_of_scenes(args.data)
-    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), args.out or checkpoint / DRAFTS_FOLDER / FILE)
+    out = args.out or checkpoint / DRAFTS_FOLDER
+    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), out / FILE if not args.out or out.is_dir() else out)
 
 
 def distil(args) -> dict:

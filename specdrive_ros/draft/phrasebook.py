@@ -177,6 +177,7 @@ class Phrasebook:
             save_file(arrays, unfinished, metadata=about)
             os.replace(unfinished, path)
         except OSError as error:
+            unfinished.unlink(missing_ok=True)
             raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
     @classmethod

@@ -86,9 +86,11 @@ def test_methods_on_a_model(exported, tmp_path, capsys):
     model = shutil.copytree(exported, tmp_path / "model")
     text = tmp_path / "phrases.txt"
     text.write_text("Keep lane since the road is clear.\nSlow down since the lead vehicle is slowing.\n")
-    assert main(["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model),
-                 "--json"]) == 0
+    learn = ["train", "draft", "--kind", "phrasebook", "--phrases", str(text), "--model", str(model), "--json"]
+    assert main(learn) == 0
     assert json.loads(capsys.readouterr().out)["sentences"] == 2
+    assert main([*learn, "--out", str(tmp_path)]) == 0  # a folder: there, under its usual name
+    assert json.loads(capsys.readouterr().out)["phrasebook"] == str(tmp_path / "phrasebook.safetensors")
     argv = ["bench", "decode", "--model", str(model), "--prompts", "2", "--threads", "1", "--json"]
     assert main([*argv, "--draft", "carryover", "phrasebook", "carryover+phrasebook"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -104,3 +104,10 @@ def test_sentences_must_end_alike():
         Phrasebook.learn([(1, 2), (1, 3)])
     with pytest.raises(InputError, match="end alike"):
         Phrasebook.learn([])
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "book.safetensors").mkdir()
+    with pytest.raises(InputError, match="book.safetensors: cannot be written"):
+        Phrasebook.learn([(1, 2)]).save(tmp_path / "book.safetensors", "abc")
+    assert [path.name for path in tmp_path.iterdir()] == ["book.safetensors"]
