@@ -35,15 +35,18 @@ DRAFTS_FOLDER = "drafts"  # in a checkpoint's folder
 log = logging.getLogger(__name__)
 
 
-def check_names(spec: str) -> tuple[str, ...]:
-    """The drafts of `a+b`, the cheap ones first; () for "none". Raises `InputError` for a name that is none."""
+def check_names(spec: str, said_by: str = "--draft") -> tuple[str, ...]:
+    """The drafts of `a+b`, the cheap ones first; () for "none". Raises `InputError` for a name that is none.
+
+    said_by: where the user wrote it.
+    """
     if spec == NO_DRAFT:
         return ()
     names = [f"{name}-{ROPES[0]}" if name in NETWORK_KINDS else name for name in spec.split("+")]
     wrong = [name for name in names if name not in NAMES]
     if wrong or len(set(names)) < len(names):
         raise InputError(
-            f"--draft {spec}: no such draft; choose {NO_DRAFT} or some of {', '.join(NAMES)} joined by +, each once"
+            f"{said_by} {spec}: no such draft; choose {NO_DRAFT} or some of {', '.join(NAMES)} joined by +, each once"
         )
     return tuple(sorted(names, key=NAMES.index))
 
@@ -61,6 +64,7 @@ def draft_path(checkpoint: str | Path, name: str) -> Path:
 
 def own_draft(settings: ModelSettings) -> str:
     """What a model's settings name, as far as its folder has it: the draft unless another is asked for."""
+    check_names(settings.draft, "the model's settings, draft:")
     return available(settings.draft, settings.checkpoint)
 
 

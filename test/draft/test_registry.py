@@ -1,7 +1,8 @@
 import pytest
 
-from specdrive_ros.draft.registry import available, check_names, draft_path, rope_of
+from specdrive_ros.draft.registry import available, check_names, draft_path, own_draft, rope_of
 from specdrive_ros.errors import InputError
+from specdrive_ros.model_settings import ModelSettings
 
 
 def test_names_of_a_company_come_cheap_ones_first():
@@ -30,3 +31,8 @@ def test_what_a_folder_has_of_the_drafts_its_settings_name(tmp_path):
 def test_names_that_are_none(wrong):
     with pytest.raises(InputError, match="no such draft; choose none or some of carryover, phrasebook"):
         check_names(wrong)
+
+
+def test_a_name_that_is_none_is_said_to_be_where_it_was_written(tmp_path):
+    with pytest.raises(InputError, match="the model's settings, draft: fast: no such draft"):
+        own_draft(ModelSettings(tmp_path, draft="fast"))
