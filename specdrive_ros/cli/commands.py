@@ -27,6 +27,7 @@ COMMANDS = {
     "bench": Command("measure ways of decoding against plain decoding, in one run"),
     "ablate": Command("the paper's tables: drafts trained, measured and looked into, with intervals", extra="train"),
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
+    "checkpoint": Command("what a checkpoint holds and lacks; drafts to and from public layouts", extra="train"),
     "engine": Command("compile graphs for a device; list, inspect, verify, prune what was compiled",
                       extra="tensorrt-rtx"),
     "budget": Command("what a planning cycle would take on a device: memory, stage times, whether the deadline holds"),

@@ -76,7 +76,7 @@ def check_vocabulary(d2t: Tensor, t2d: Tensor, where: str) -> None:
 
 def save_draft(draft: Eagle3 | DFlash, folder: str | Path) -> Path:
     """Write `config.json` and `model.safetensors` in the public layout of the kind."""
-    write_draft_config(folder, draft.config)
+    write_draft_config(folder, draft.config, str(draft.fc.weight.dtype).removeprefix("torch."))
     path = Path(folder) / WEIGHTS
     weights = {name: value.detach().cpu().contiguous() for name, value in draft.state_dict().items()}
     save_file(weights, str(path), metadata={"format": "pt"})

@@ -74,7 +74,7 @@ class DraftConfig:
             if ours != theirs:
                 raise InputError(
                     f"{where}: is a draft for a target with {what} {ours}, this target has {theirs}; "
-                    "train one for this target: ./specdrive train draft --target MODEL"
+                    f"train one for this target: ./specdrive train draft --kind {self.kind} --model MODEL"
                 )
 
 

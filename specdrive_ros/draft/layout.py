@@ -21,6 +21,11 @@ from specdrive_ros.target.config import TextConfig, require
 from specdrive_ros.target.released_layout import read_json
 
 CONFIG = "config.json"
+LAYOUT_OF_KEY = {  # in this order: speculators' EAGLE-3 has a draft_vocab_size, too
+    "speculators_model_type": "speculators",
+    "dflash_config": "z-lab DFlash",
+    "draft_vocab_size": "SafeAILab EAGLE-3",
+}
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
           "vocab_size")  # fmt: skip
 
@@ -37,12 +42,18 @@ def read_draft_config(folder: str | Path, text: TextConfig) -> Eagle3Config | DF
     return config
 
 
+def layout_of(source: dict) -> str | None:
+    """Whose layout a `config.json` has, by the keys that only theirs has; None where it is no draft's."""
+    return next((layout for key, layout in LAYOUT_OF_KEY.items() if key in source), None)
+
+
 def _config_of(source: dict, text: TextConfig, path: Path) -> Eagle3Config | DFlashConfig:
-    if "speculators_model_type" in source:
+    layout = layout_of(source)
+    if layout == "speculators":
         return _from_speculators(source, text, str(path))
-    if "dflash_config" in source:
+    if layout == "z-lab DFlash":
         return _dflash(source, text, str(path), **_zlab(source, text, str(path)))
-    if "draft_vocab_size" in source:
+    if layout == "SafeAILab EAGLE-3":
         return _eagle3(source, text, str(path), eagle3_taps(text.num_hidden_layers), qk_norm=False)
     raise InputError(
         f"{path}: is no draft; it should have draft_vocab_size (EAGLE-3), dflash_config (DFlash) or "
@@ -142,9 +153,9 @@ def _whole(source: dict, name: str, where: str) -> int:
     return value
 
 
-def write_draft_config(folder: str | Path, config: Eagle3Config | DFlashConfig) -> None:
-    """Write `config.json` in the public layout of the kind, with the section `specdrive`."""
-    content = _sizes_as_json(config)
+def write_draft_config(folder: str | Path, config: Eagle3Config | DFlashConfig, dtype: str = "float32") -> None:
+    """Write `config.json` in the public layout of the kind, with the section `specdrive`. dtype: of the weights."""
+    content = sizes_as_json(config) | {"torch_dtype": dtype}
     if isinstance(config, Eagle3Config):
         content |= {
             "architectures": ["LlamaForCausalLM"],
@@ -167,13 +178,13 @@ def write_draft_config(folder: str | Path, config: Eagle3Config | DFlashConfig) 
     (Path(folder) / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def _sizes_as_json(config: DraftConfig) -> dict:
+def sizes_as_json(config: DraftConfig) -> dict:
+    """What every layout says of a layer, and our section `specdrive`."""
     return {
         **{name: getattr(config, name) for name in (*_SIZES, "head_dim", "rope_theta", "rms_norm_eps")},
         "hidden_act": "silu",
         "attention_bias": False,
         "tie_word_embeddings": False,
-        "torch_dtype": "float32",
         "specdrive": {
             "rope": config.rope,
             "mrope_section": config.mrope_section,

@@ -36,7 +36,7 @@ def check_fingerprint(config: DraftConfig, found: str, where: str) -> None:
     if config.target and config.target != found:
         raise InputError(
             f"{where}: was trained on the target {config.target}, this one is {found} (the same sizes, other "
-            "weights); train a draft for this target: ./specdrive train draft --target MODEL"
+            f"weights); train a draft for this target: ./specdrive train draft --kind {config.kind} --model MODEL"
         )
 
 
