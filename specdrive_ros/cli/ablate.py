@@ -7,6 +7,7 @@ import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from specdrive_ros.cli.training_arguments import check_rates
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive ablate --model mini --data data/mini --seeds 3 --out out/ablation"
@@ -90,6 +91,9 @@ def check(args: Namespace) -> None:
         raise InputError(f"ablate: --{wrong[0].replace('_', '-')} must be at least 1")
     if min(args.blocks) < 2 or args.train_block < 2 or args.seed < 0:
         raise InputError("ablate: --blocks and --train-block must be at least 2, --seed 0 or more")
+    if args.training_threads is not None and args.training_threads < 1:
+        raise InputError(f"--training-threads {args.training_threads}: 1 or more is right")
+    check_rates(args.aarl_learning_rate)
 
 
 def ablated(args: Namespace, out: Path) -> dict:

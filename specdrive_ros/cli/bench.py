@@ -58,8 +58,9 @@ def run(args: Namespace) -> int:
         return _write(args, bench_node.document, bench_node.lines_of)
     if args.prompts < 1 or args.threads < 1 or args.seed < 0:
         raise InputError(f"bench {args.kind}: --prompts and --threads must be at least 1, --seed 0 or more")
-    other = {"long": bench_long.run, "cycle": bench_cycle.run}.get(args.kind)
-    return other(args) if other else run_decode(args)
+    if args.kind == "cycle":
+        return _write(args, bench_cycle.cycle_document, bench_cycle.lines_of)
+    return bench_long.run(args) if args.kind == "long" else run_decode(args)
 
 
 def run_decode(args: Namespace) -> int:

@@ -1,9 +1,8 @@
 """`specdrive bench cycle`: how long whole planning cycles take, stage by stage, with several drafts in one run."""
 
-import json
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from pathlib import Path
 
 EXAMPLE = "example: specdrive bench cycle --model mini --draft none carryover+phrasebook+dflash --prompts 100"
 
@@ -14,12 +13,7 @@ def add_arguments(parser: ArgumentParser, add_common: Callable[[ArgumentParser],
     parser.add_argument("--draft", nargs="+", metavar="D",
                         help="methods to measure (default: none and the model's own)")
     parser.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to plan (default %(default)s)")
-
-
-def run(args: Namespace) -> int:
-    document = cycle_document(args)
-    sys.stdout.write(json.dumps(document, indent=1) + "\n" if args.json else "\n".join([*lines_of(document), ""]))
-    return 0
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
 
 
 def cycle_document(args: Namespace) -> dict:

@@ -12,6 +12,7 @@ import cv2
 
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError, WorkFailed
+from specdrive_ros.model_settings import find_model
 from specdrive_ros.sim.scenario import choose_families
 from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
                                             write_shard)
@@ -73,6 +74,8 @@ def generate_scenes(args) -> int:
     if not 0 <= args.first_seed <= TRAIN_SEEDS - args.episodes:
         raise InputError(f"--first-seed {args.first_seed} with {args.episodes} episodes: seeds should stay within 0 "
                          f"and {TRAIN_SEEDS - 1}; others are for driving and validation")
+    if args.driver is not None:
+        find_model(args.driver)  # a worker would say it, with folders made and processes started
     jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every, twins=args.twins)
     make_shards(record_shard, [(*job, plan, args.driver) for job in jobs], args.workers)

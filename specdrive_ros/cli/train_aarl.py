@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from specdrive_ros.cli.progress import progress
+from specdrive_ros.cli.training_arguments import check_training
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive train aarl --draft out/drafts/dflash --anchor static --data data/mini --out out/aarl"
@@ -64,16 +65,21 @@ def run(args) -> int:
         raise InputError(
             "train aarl: --steps, --batch, --states, --pool and --samples must be at least 1, --block at least 2"
         )
+    check_training(args, args.learning_rate)
     import torch
     from torch.utils.tensorboard import SummaryWriter
 
+    from specdrive_ros.draft.layout import read_draft_config
     from specdrive_ros.model_settings import find_model
+    from specdrive_ros.target.config import TargetConfig
     from specdrive_ros.training.aarl_reward import RewardScale
     from specdrive_ros.training.aarl_run import AarlRun
     from specdrive_ros.training.aarl_training import AarlTraining
 
     if args.threads:
         torch.set_num_threads(args.threads)
+    model = find_model(args.model)
+    read_draft_config(args.draft, TargetConfig.load(model.checkpoint).text)  # before a run is begun in OUT
     training = AarlTraining(
         args.anchor,
         args.steps,
@@ -90,7 +96,7 @@ def run(args) -> int:
     features = args.features or args.out.parent / "features"
     with closing(SummaryWriter(args.out / "run" / "tensorboard")) as log:
         record = AarlRun(
-            find_model(args.model), args.draft, args.data, features, args.out, training, progress, log, args.samples
+            model, args.draft, args.data, features, args.out, training, progress, log, args.samples
         ).run()
     if args.json:
         json.dump(record, sys.stdout, indent=1)

@@ -11,11 +11,15 @@ def check_training(args: Namespace, *learning_rates: float) -> None:
     """args: with `data`, `seed` and `threads`. Raises InputError for what no training can begin with."""
     from specdrive_ros.training.scenes import shard_paths
 
-    for rate in learning_rates:
-        if not 0 < rate < math.inf:
-            raise InputError(f"learning rate {rate:g}: should be above 0")
+    check_rates(*learning_rates)
     if args.seed < 0:
         raise InputError(f"--seed {args.seed}: 0 or more is right")
     if args.threads is not None and args.threads < 1:
         raise InputError(f"--threads {args.threads}: 1 or more is right")
     shard_paths(args.data / "train")
+
+
+def check_rates(*learning_rates: float) -> None:
+    for rate in learning_rates:
+        if not 0 < rate < math.inf:
+            raise InputError(f"learning rate {rate:g}: should be above 0")

@@ -7,6 +7,8 @@ from specdrive_ros.cli.main import main
 
 LINES = [f"Slow down since the {colour} car {what}."
          for colour in ("red", "blue") for what in ("brakes", "turns", "stops")]
+ROW_OF_A_METHOD = {"draft", "rope", "tokens", "target_passes", "accepted_length", "routine_share", "ms_per_reasoning",
+                   "speedup", "identical", "mismatches"}  # fmt: skip
 
 
 @pytest.fixture
@@ -95,6 +97,8 @@ def test_methods_on_a_model(exported, tmp_path, capsys):
     assert main([*argv, "--draft", "carryover", "phrasebook", "carryover+phrasebook"]) == 0
     document = json.loads(capsys.readouterr().out)
     rows = document["methods"]
+    assert document.keys() >= {"version", "model", "runtime", "threads", "prompts", "max_tokens"}
+    assert all(row.keys() >= ROW_OF_A_METHOD for row in rows)
     assert [row["draft"] for row in rows] == ["none", "carryover", "phrasebook", "carryover+phrasebook"]
     assert all(row["identical"] and row["mismatches"] == 0 for row in rows)
     assert rows[0]["accepted_length"] == 1.0 and rows[0]["speedup"] == 1.0

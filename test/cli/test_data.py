@@ -29,7 +29,7 @@ def test_a_second_run_makes_only_what_is_missing(tmp_path, capsys):
 
 @pytest.mark.parametrize("wrong", [["--workers", "0"], ["--samples", "0"], ["--scenario", "racing"],
                                    ["--sample-every", "0.1"], ["--sample-every", "nan"], ["--sample-every", "inf"],
-                                   ["--twins", "1.1"], ["--twins", "nan"],
+                                   ["--twins", "1.1"], ["--twins", "nan"], ["--driver", "nosuch"],
                                    ["--episodes", "-1"], ["--first-seed", "-1"], ["--first-seed", "999999998"]])
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert generate(tmp_path, *wrong) == 2

@@ -33,6 +33,28 @@ def test_a_draft_that_cannot_be_trained_leaves_no_run_behind(tmp_path, capsys, w
     assert says in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (["--learning-rate", "nan"], "learning rate nan"),
+        (["--threads", "0"], "--threads 0"),
+        (["--seed", "-1"], "--seed -1"),
+        ([], "no driving scenes"),
+    ],
+)
+def test_post_training_that_cannot_begin_leaves_no_run_behind(tmp_path, capsys, wrong, says):
+    argv = ["train", "aarl", "--draft", "none", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    assert main([*argv, *wrong]) == 2
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+def test_a_draft_to_post_train_that_is_none_leaves_no_run_behind(tmp_path, tiny_scenes, capsys):
+    argv = ["train", "aarl", "--draft", str(tmp_path), "--data", str(tiny_scenes), "--out", str(tmp_path / "out")]
+    assert main(argv) == 2
+    assert "config.json does not exist" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
 def test_missing_scenes_name_the_command_that_makes_them(tmp_path, capsys):
     assert main(["train", "target", "--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]) == 2
     assert "specdrive data generate" in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -1,7 +1,12 @@
 """What the controller writes is what the world reads."""
 
+import sys
+
 import pytest
+
+from specdrive_ros.errors import InputError
 from specdrive_ros.ros import vehicle_interface as vehicle
+from specdrive_ros.ros.vehicle_messages import message_type
 
 
 @pytest.mark.parametrize("acceleration", [-8.0, -2.5, 0.0, 1.5, 3.0])
@@ -29,3 +34,11 @@ def test_servo_stops_without_reversing():
     command = vehicle.ackermann(0.0, -2.5, 0.0)
     assert vehicle.servo_acceleration(command, 10.0) == -2.5
     assert vehicle.servo_acceleration(command, 0.0) == 0.0
+
+
+@pytest.mark.parametrize("output, package, other", [("ackermann", "ackermann_msgs", "carla"),
+                                                    ("carla", "carla_msgs", "ackermann")])
+def test_a_message_that_is_not_installed_is_refused_with_the_other_choice(monkeypatch, output, package, other):
+    monkeypatch.setitem(sys.modules, f"{package}.msg", None)
+    with pytest.raises(InputError, match=f"package {package} is not installed; install it or choose {other}"):
+        message_type(output)

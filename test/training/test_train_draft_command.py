@@ -99,10 +99,13 @@ def test_long_reasonings(model, tmp_path, capsys):
     assert "nothing to carry over" in capsys.readouterr().err
 
 
-def test_whole_cycles(model, capsys):
-    argv = ["bench", "cycle", "--model", str(model), "--prompts", "2", "--threads", "1", "--json"]
+def test_whole_cycles(model, tmp_path, capsys):
+    out = tmp_path / "cycle.json"
+    argv = ["bench", "cycle", "--model", str(model), "--prompts", "2", "--threads", "1", "--json", "--out", str(out)]
     assert main(argv) == 0
-    rows = json.loads(capsys.readouterr().out)["methods"]
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(out.read_text())
+    rows = document["methods"]
     assert [row["draft"] for row in rows] == ["none", "carryover+phrasebook+eagle3-mirror+dflash-flat"]
     for row in rows:
         assert row["identical"] and row["latency_ms"]["verify"]["max"] > 0

@@ -112,11 +112,13 @@ def test_an_estimate_says_what_cells_take_and_leaves_nothing(small, tmp_path, ca
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--seeds", "0"], ["--blocks", "1"], ["--rows", "medusa-flat"], ["--model", "nosuch"]]
+    "wrong", [["--seeds", "0"], ["--blocks", "1"], ["--rows", "medusa-flat"], ["--model", "nosuch"],
+              ["--aarl-learning-rate", "nan"], ["--training-threads", "0"]]
 )
 def test_wrong_arguments_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     assert main(["ablate", "--out", str(tmp_path / "out"), *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out" / "settings.json").exists()
 
 
 def test_states_that_are_there_are_not_made_again(ablated, small, tmp_path, capsys):
