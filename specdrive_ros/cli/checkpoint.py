@@ -84,7 +84,7 @@ def lines_of(document: dict) -> list[str]:
         f"{size} ({types})" if types else size,
         *(f"  {name:<32} {count}" for name, count in document["parts"].items()),
         *(f"MISSING OR WRONG: {fault}" for fault in document["faults"]),
-        *([f"not there (made by export and train draft): {', '.join(document['absent'])}"] if document["absent"] else []),
+        *([f"not there (export and train draft make it): {', '.join(document['absent'])}"] if document["absent"] else ()),
         "cannot be loaded" if document["faults"] else "whole",
     ]
 
