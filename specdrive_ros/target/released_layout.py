@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 from specdrive_ros.target.config import (
     ActionInputConfig,
     ActionSpaceConfig,
@@ -90,7 +91,7 @@ def write_configs(
 def read_json(path: Path, what: str) -> dict:
     """The JSON object in a file; an error says what the file should be."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; it should be {what}") from None
     except (ValueError, OSError) as error:
