@@ -125,6 +125,9 @@ def test_wrong_parameter_is_refused_with_its_rule(graph):
         make_controller(graph, "rate_hz:=0.5")
     with pytest.raises(InputError, match="output.*should be one of ackermann, carla"):
         make_controller(graph, "output:=tank")
+    override = "qos_overrides./controller/input/odometry.subscription.reliability"
+    with pytest.raises(InputError, match="/controller/input/odometry: cannot be subscribed to .*telepathic"):
+        make_controller(graph, f"{override}:=telepathic")
 
 
 def test_tuning_changes_while_running_and_nonsense_is_refused(graph):
