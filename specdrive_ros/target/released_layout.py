@@ -90,6 +90,8 @@ def write_configs(
 
 def read_json(path: Path, what: str) -> dict:
     """The JSON object in a file; an error says what the file should be."""
+    if path.is_fifo():  # which would wait for ever
+        raise InputError(f"{path} is a pipe; it should be {what}")
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
