@@ -17,6 +17,7 @@ from specdrive_ros.shapes import NANOSECONDS
 
 NO_TRAJECTORY = "no trajectory yet"
 NO_ODOMETRY = "no odometry yet"
+FURTHEST_M, FASTEST_MPS = 1e9, 200.0  # no place on Earth is further off, no car is faster
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,13 @@ class PoseTrack:
     def append(self, sample: PoseSample) -> bool:
         """Adds a sample; True when it began a new track. Late and repeated stamps are dropped.
 
-        Raises InputError for numbers that are not finite.
+        Raises InputError for numbers that are not finite or no car's.
         """
         values = (sample.x, sample.y, sample.yaw, sample.speed_mps)
         if not np.all(np.isfinite(values)):
             raise InputError(f"odometry at {sample.stamp_ns} ns: not finite; all of pose and twist should be")
+        if max(abs(sample.x), abs(sample.y)) > FURTHEST_M or abs(sample.speed_mps) > FASTEST_MPS:
+            raise InputError(f"odometry at {sample.stamp_ns} ns: no car is at {values[:2]} m with {values[3]} m/s")
         restarted = self._starts_anew(sample)
         if restarted:
             self._samples.clear()
@@ -223,6 +226,8 @@ class TrajectoryController:
         arrays = (trajectory.times_s, trajectory.xy, trajectory.yaw, trajectory.speed_mps)
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise InputError("trajectory: a point is not finite; all of pose, time and speed should be")
+        if np.abs(trajectory.xy).max() > FURTHEST_M or np.abs(trajectory.speed_mps).max() > FASTEST_MPS:
+            raise InputError(f"trajectory: should stay within {FURTHEST_M:g} m and {FASTEST_MPS:g} m/s")
         if trajectory.times_s[0] <= 0 or np.any(np.diff(trajectory.times_s) <= 0):
             raise InputError("trajectory: times do not rise; each should be later than the one before")
         if self._placed is not None and trajectory.t0_ns < self._placed.t0_ns:

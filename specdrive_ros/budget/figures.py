@@ -4,7 +4,6 @@ A row with `fit` settles one share of the software it ran on, and shows no error
 out. Also holds a measurement of `engines/measure_gpu.sh` against the model. Knows no command line.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from specdrive_ros.budget.shape import CycleShape, ExpertShape, ModelShape, Text
 from specdrive_ros.budget.work import Stages, Work
 from specdrive_ros.budget.yaml_file import is_count, is_number, parse, require
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 from specdrive_ros.installation import data_file
 from specdrive_ros.yaml_file import read_yaml
 
@@ -184,7 +184,7 @@ def check_measurement(path: Path, device: str, software: str) -> list[Check]:
 def read_measurement(path: Path, device: str, software: str) -> tuple[ModelShape, list[Figure]]:
     """The shape that was measured and a row for each of its stages, in the order they were timed in."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         sizes, stages = document["shape"], [(one["stage"], one["median_ms"]) for one in document["stages"]]
         return _measured_shape(sizes), [_row(name, ms, sizes, device, software) for name, ms in stages if ms]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -22,10 +22,12 @@ from specdrive_ros.decoding.token_tree import TokenTree, merge
 from specdrive_ros.draft.asking import AskingCost, pays
 from specdrive_ros.draft.draft import Draft, DraftContext
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 
 COSTS_FILE = "drafts/pass_costs.json"  # in a checkpoint's folder
 WORTH_ASKING = 2.5
 LARGEST_PASS = 128  # rows
+LARGEST_ROWS = 2**20  # of a table
 log = logging.getLogger(__name__)
 LEARNING = 0.1  # weight of the newest pass in what a draft is expected to bring
 ASKED_AGAIN = 32  # passes after which a draft that does not pay gets another try
@@ -49,6 +51,8 @@ class PassCosts:
     def __post_init__(self):
         if len(self.rows) != len(self.ms) or len(self.rows) < 2:
             raise InputError("pass costs: needs two widths or more and a time for each")
+        if not all(type(rows) is int and rows <= LARGEST_ROWS for rows in self.rows):
+            raise InputError(f"pass costs: widths must be whole numbers up to {LARGEST_ROWS}, got {self.rows}")
         if any(later <= earlier for earlier, later in zip(self.rows, self.rows[1:])) or self.rows[0] < 1:
             raise InputError(f"pass costs: widths must rise from 1 or more, got {self.rows}")
         if not all(np.isfinite(ms) and ms > 0 for ms in self.ms):
@@ -61,7 +65,7 @@ class PassCosts:
         if not path.is_file():
             return cls()
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             drafts = {name: AskingCost(**cost) for name, cost in content.get("drafts", {}).items()}
             return cls(tuple(content["rows"]), tuple(content["ms"]), drafts)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

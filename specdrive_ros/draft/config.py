@@ -1,6 +1,7 @@
 """What a draft is made of and which target it was made for. Checked when made; knows neither torch nor files."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from specdrive_ros.draft.rope import ROPES, DraftRope
@@ -38,19 +39,26 @@ class DraftConfig:
     def __post_init__(self):
         for name in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                      "num_key_value_heads", "head_dim", "vocab_size", "target_layers"):  # fmt: skip
+            self._check(name, type(getattr(self, name)) is int, "must be a whole number")
             self._check(name, getattr(self, name) > 0, "must be positive")
+        for name in ("rope_theta", "rms_norm_eps"):
+            value = getattr(self, name)
+            self._check(name, isinstance(value, (int, float)) and 0 < value < inf, "must be a number above 0")
+        self._check("target", isinstance(self.target, str), "must be a fingerprint")
         heads, half = self.num_key_value_heads, self.head_dim // 2
         self._check("num_attention_heads", self.num_attention_heads % heads == 0, f"must be a multiple of {heads}")
         self._check("head_dim", self.head_dim % 2 == 0, "must be even")
         self._check("rope", self.rope in ROPES, f"must be one of {', '.join(ROPES)}")
         self._check(
             "tap_layers",
-            len(self.tap_layers) > 0 and all(0 <= tap <= self.target_layers for tap in self.tap_layers),
+            len(self.tap_layers) > 0
+            and all(type(tap) is int and 0 <= tap <= self.target_layers for tap in self.tap_layers),
             f"must be layers 0 … {self.target_layers}",
         )
         if self.rope == "mirror":
             section = self.mrope_section
-            fits = section is not None and len(section) == 3 and sum(section) == half
+            fits = section is not None and len(section) == 3 and all(type(part) is int for part in section)
+            fits = fits and sum(section) == half and min(section) >= 0
             self._check("mrope_section", fits, f"must be three numbers that add up to {half} (head_dim / 2) to mirror")
 
     def _check(self, name: str, holds: bool, rule: str) -> None:
@@ -103,6 +111,8 @@ class DFlashConfig(DraftConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        for name in ("block_size", "mask_token_id"):
+            self._check(name, type(getattr(self, name)) is int, "must be a whole number")
         self._check("block_size", self.block_size >= 2, "must be at least 2, the newest token and one mask")
         fits = 0 <= self.mask_token_id < self.vocab_size
         self._check("mask_token_id", fits, f"must be a token of the target, 0 … {self.vocab_size - 1}")

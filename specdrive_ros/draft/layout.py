@@ -64,7 +64,7 @@ def _config_of(source: dict, text: TextConfig, path: Path) -> Eagle3Config | DFl
 def _zlab(source: dict, text: TextConfig, where: str) -> dict:
     section = _section(source, "dflash_config", where)
     layers = _whole(source, "num_target_layers", where)
-    ids = section.get("target_layer_ids")
+    ids = _layers(section, "target_layer_ids", f"{where} dflash_config")
     taps = dflash_taps(layers, _whole(source, "num_hidden_layers", where)) if ids is None else from_outputs(ids)
     return {
         "taps": taps,
@@ -85,12 +85,12 @@ def _from_speculators(source: dict, text: TextConfig, where: str) -> Eagle3Confi
         family = layer.get("model_type")
         known = ("llama", "qwen3")
         require(family in known, f"{within} model_type", f"must be one of {', '.join(known)}", family)
-        taps = source.get("eagle_aux_hidden_state_layer_ids") or eagle3_taps(text.num_hidden_layers)
+        taps = _layers(source, "eagle_aux_hidden_state_layer_ids", where) or eagle3_taps(text.num_hidden_layers)
         layer["draft_vocab_size"] = _whole(source, "draft_vocab_size", where)
         return _eagle3(layer, text, within, tuple(taps), qk_norm=family == "qwen3")
     require(kind == "dflash", f"{where} speculators_model_type", "must be eagle3 or dflash", kind)
-    taps = source.get("aux_hidden_state_layer_ids")
-    require(isinstance(taps, list), f"{where} aux_hidden_state_layer_ids", "must be a list of layers", taps)
+    taps = _layers(source, "aux_hidden_state_layer_ids", where)
+    require(taps is not None, f"{where} aux_hidden_state_layer_ids", "must be a list of layers", taps)
     return _dflash(
         layer, text, within, taps=tuple(taps), target_layers=text.num_hidden_layers,
         block_size=source.get("block_size", 8), mask_token_id=_whole(source, "mask_token_id", where),
@@ -118,14 +118,14 @@ def _common(source: dict, where: str, theta: float, taps: tuple[int, ...], targe
     sizes = {name: _whole(source, name, where) for name in _SIZES}
     eps = source.get("rms_norm_eps")
     require(isinstance(eps, float), f"{where} rms_norm_eps", "must be a number", eps)
-    own = source.get("specdrive", {})
-    section = own.get("mrope_section")
+    own = _section(source, "specdrive", where) if "specdrive" in source else {}
+    section = _layers(own, "mrope_section", f"{where} specdrive", "numbers")
     return {
         **sizes,
         "head_dim": source.get("head_dim") or sizes["hidden_size"] // sizes["num_attention_heads"],
         "rope_theta": theta,
         "rms_norm_eps": eps,
-        "tap_layers": tuple(own.get("tap_layers", taps)),
+        "tap_layers": tuple(_layers(own, "tap_layers", f"{where} specdrive") or taps),
         "target_layers": own.get("target_layers", target_layers),
         "rope": own.get("rope", "flat"),
         "mrope_section": tuple(section) if section else None,
@@ -135,6 +135,7 @@ def _common(source: dict, where: str, theta: float, taps: tuple[int, ...], targe
 
 def _theta(source: dict, where: str, default: float | None = None) -> float:
     scaling = source.get("rope_parameters") or source.get("rope_scaling") or {}
+    require(isinstance(scaling, dict), f"{where} rope_scaling", "must be an object", scaling)
     kind = scaling.get("rope_type", "default")
     require(kind == "default", f"{where} rope_type", "must be 'default'", kind)
     theta = source.get("rope_theta", scaling.get("rope_theta", default))
@@ -145,6 +146,14 @@ def _theta(source: dict, where: str, default: float | None = None) -> float:
 def _section(source: dict, name: str, where: str) -> dict:
     require(isinstance(source.get(name), dict), f"{where} {name}", "must be an object", source.get(name))
     return source[name]
+
+
+def _layers(source: dict, name: str, where: str, of: str = "layers") -> list[int] | None:
+    """A list of whole numbers, None where it is left out."""
+    value = source.get(name)
+    whole = isinstance(value, list) and all(type(each) is int for each in value)
+    require(value is None or whole, f"{where} {name}", f"must be a list of {of}", value)
+    return value
 
 
 def _whole(source: dict, name: str, where: str) -> int:

@@ -4,8 +4,11 @@ With tensorrt_rtx the compute capabilities need not be at hand, nor any GPU. Kno
 """
 
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,8 +55,9 @@ def build_engine(
     for ranges in profile.graphs[graph]:
         config.add_optimization_profile(_optimisation_profile(builder, network, graph, ranges))
     cache = None if tensorrt.ahead_of_time else _open_timing_cache(config, timing_cache)
-    config.progress_monitor = _monitor(trt, on_progress)
-    serialized = builder.build_serialized_network(network, config)
+    with _cancelled_by_signals() as cancelled:
+        config.progress_monitor = _monitor(trt, on_progress, cancelled)
+        serialized = builder.build_serialized_network(network, config)
     if serialized is None:
         raise first_error(errors, f"{graph}: {tensorrt.name} built nothing and gave no reason")
     if cache is not None:
@@ -158,8 +162,25 @@ def _keep_timing_cache(config, path: Path | None) -> None:
         log.warning("%s: cannot be kept (%s)", path, error.strerror or error)
 
 
-def _monitor(trt, on_progress: Progress):
-    """TensorRT reports phases inside phases; only outer ones are told."""
+@contextmanager
+def _cancelled_by_signals() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C came, which takes effect at the end: TensorRT swallows what is raised in a callback of its own
+    and builds on. Elsewhere than in the main thread Python runs no handler."""
+    handler, noted = signal.getsignal(signal.SIGINT), []
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            handler(noted[0], None)
+
+
+def _monitor(trt, on_progress: Progress, cancelled: Callable[[], bool]):
+    """TensorRT reports phases inside phases; only outer ones are told. It stops building once told so."""
 
     class Monitor(trt.IProgressMonitor):
         def __init__(self):
@@ -173,7 +194,7 @@ def _monitor(trt, on_progress: Progress):
             total, parent = self.steps.get(phase_name, (0, None))
             if not parent:
                 on_progress(phase_name, step + 1, total)
-            return True
+            return not cancelled()
 
         def phase_finish(self, phase_name):
             self.steps.pop(phase_name, None)

@@ -23,11 +23,15 @@ def graph_identity_parts(path: Path, remedy: str) -> tuple[GraphRecord, str, dic
     """
     content = _content(path, remedy)
     record = _record(content, path, remedy)
+    named = _data_files(content, path, remedy)
+    for name in (*record.weights, *named):
+        if not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(f"{path}: takes weights from {name!r}, which is outside of its folder; {remedy}")
     files = {name: _sha256(path.parent / name, remedy) for name in record.weights}
     for name, expected in record.weights.items():
         if files[name] != expected:
             raise InputError(f"{path.parent / name}: is not the file {path.name} was exported from; {remedy}")
-    beside = {data.name for data in path.parent.glob("*.onnx.data")} | _data_files(content, path, remedy)
+    beside = {data.name for data in path.parent.glob("*.onnx.data")} | named
     files |= {name: _sha256(path.parent / name, remedy) for name in sorted(beside - files.keys())}
     return record, hashlib.sha256(content).hexdigest(), files
 
@@ -39,9 +43,16 @@ def read_record(path: Path, remedy: str) -> GraphRecord:
 
 def _content(path: Path, remedy: str) -> bytes:
     try:
+        _require_regular(path, remedy)
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+
+
+def _require_regular(path: Path, remedy: str) -> None:
+    """A pipe would wait for ever, a device give no end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is no regular file; {remedy}")
 
 
 def _record(content: bytes, path: Path, remedy: str) -> GraphRecord:
@@ -66,6 +77,7 @@ def _data_files(content: bytes, path: Path, remedy: str) -> set[str]:
 
 def _sha256(path: Path, remedy: str) -> str:
     try:
+        _require_regular(path, remedy)
         return sha256(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None

@@ -16,6 +16,7 @@ from pathlib import Path
 from specdrive_ros.engine.faults import EngineDamaged
 from specdrive_ros.engine.identity import EngineIdentity, digest_of
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -102,7 +103,7 @@ def read_manifest(folder: Path) -> list[Entry]:
     """
     path = folder / MANIFEST
     try:
-        content = json.loads(_text_of(path))
+        content = parse_json(_text_of(path))
         if not isinstance(content, dict) or not isinstance(content.get("engines"), list):
             raise ValueError("it must be a mapping with a list `engines`")
         if type(content.get("version")) is not int or content["version"] != VERSION:
@@ -113,7 +114,7 @@ def read_manifest(folder: Path) -> list[Entry]:
         return entries
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise EngineDamaged(f"{path}: damaged ({reason}); no engine of it is loaded; build them again") from None
 

@@ -18,6 +18,7 @@ BUILDERS = ("auto", "tensorrt", "tensorrt_rtx")
 PRECISIONS = ("fp32", "fp16", "bf16")
 ON_MISMATCH = ("rebuild", "refuse")
 CURRENT = "current"
+PATCHES_OF_A_TOKEN = 4  # vision merges two by two
 PROFILES = Path("engines") / "profiles"
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 
@@ -128,6 +129,8 @@ def _ranges(graph: str, content: object) -> Ranges:
                 f"{graph}: {letter} must be three whole numbers [least, best, largest], 0 <= least <= best <= largest "
                 f"and largest >= 1, got {sizes!r}"
             ) from None
+    if "P" in ranges and any(ranges["P"].at(which) % PATCHES_OF_A_TOKEN for which in range(3)):
+        raise InputError(f"{graph}: P must be multiples of {PATCHES_OF_A_TOKEN}, got {content['P']!r}")
     return ranges
 
 

@@ -89,13 +89,18 @@ class OdometryHistory:
         self._samples.clear()
         self._restarted = True
 
+    def known_speed(self, speed_mps: float | None) -> float | None:
+        """The speed a message names; None where it names none, or one that no car has."""
+        believed = speed_mps is not None and abs(speed_mps) <= self._max_speed_mps  # False for NaN
+        return float(speed_mps) if believed else None
+
     def add(
         self, stamp_ns: int, xyz: np.ndarray, quaternion: np.ndarray, speed_mps: float | None = None
     ) -> Reason | None:
         """Take one sample; returns why it was not simply taken, or None.
 
         xyz: [3] metres and quaternion: [4] (x, y, z, w) of base_link in a fixed frame; speed_mps:
-        forward speed of its twist. A speed that is no number counts as unknown. NOT_FINITE and
+        forward speed of its twist. A speed that is no number, or over `max_speed_mps`, is unknown. NOT_FINITE and
         ZERO_QUATERNION leave the history as it was, CLOCK_JUMP starts it anew with this sample,
         DUPLICATE_ODOMETRY replaces the sample of that stamp, TOO_OLD drops it.
         """
@@ -110,7 +115,8 @@ class OdometryHistory:
             return Reason.NOT_FINITE
         if np.linalg.norm(quaternion) < SMALLEST_QUATERNION:
             return Reason.ZERO_QUATERNION
-        speed = np.nan if speed_mps is None or not np.isfinite(speed_mps) else float(speed_mps)
+        known = self.known_speed(speed_mps)
+        speed = np.nan if known is None else known
         sample = (*xyz.tolist(), *normalise_quaternion(quaternion).tolist(), speed)
         if self._stamps and stamp_ns < self._stamps[-1] - self._clock_jump_ns:
             self.clear()

@@ -11,6 +11,7 @@ import numpy as np
 from specdrive_ros.geometry import matrix_from_quaternion
 
 LONGEST_WAY = 32  # edges; more is a loop
+CLOCK_BACK_NS = 1_000_000_000  # older than the one before by more than this: another clock, not a late message
 
 
 @dataclass(frozen=True)
@@ -24,28 +25,39 @@ class Edge:
 
 
 class TransformOdometry:
-    """fixed_frame: such as `map`; base_frame: the car's, such as `ego_vehicle`."""
+    """fixed_frame: such as `map`; base_frame: the car's, such as `ego_vehicle`.
+
+    An edge that never moves has a stamp that says nothing of when the car was where. When a clock goes back, the edges
+    that do move are of another time.
+    """
 
     def __init__(self, fixed_frame: str, base_frame: str):
         self.fixed_frame, self.base_frame = fixed_frame, base_frame
         self._edges: dict[str, Edge] = {}
+        self._static: set[str] = set()
 
     def forget(self) -> None:
         self._edges.clear()
+        self._static.clear()
 
-    def add(self, child: str, edge: Edge) -> tuple[int, np.ndarray, np.ndarray] | None:
+    def add(self, child: str, edge: Edge, *, static: bool = False) -> tuple[int, np.ndarray, np.ndarray] | None:
         """(stamp ns, xyz [3], quaternion [4]) of the car where this edge moves it and the way is complete."""
-        child, edge = child.lstrip("/"), edge
+        child = child.lstrip("/")
+        before = self._edges.get(child)
+        if before is not None and not static and edge.stamp_ns < before.stamp_ns - CLOCK_BACK_NS:
+            self._edges = {name: each for name, each in self._edges.items() if name in self._static}
         self._edges[child] = edge
+        (self._static.add if static else self._static.discard)(child)
         way = self._way()
-        if child not in way:
+        moving = [frame for frame in way if frame not in self._static]
+        if child not in moving:
             return None
         position, quaternion = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
         for frame in way:
             each = self._edges[frame]
             position = each.position + matrix_from_quaternion(_unit(each.quaternion)) @ position
             quaternion = _product(_unit(each.quaternion), quaternion)
-        return max(self._edges[frame].stamp_ns for frame in way), position, quaternion
+        return max(self._edges[frame].stamp_ns for frame in moving), position, quaternion
 
     def _way(self) -> list[str]:
         """Frames from the car up to below the fixed frame; empty where an edge is missing."""

@@ -25,7 +25,7 @@ from specdrive_ros.msg import Trajectory
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import ego_trajectory, pose_sample
 from specdrive_ros.ros.odometry_source import check_odometry_source, odometry_parameters, subscribe_odometry
-from specdrive_ros.ros.parameters import ParameterSpec, declare, on_change, read
+from specdrive_ros.ros.parameters import ParameterSpec, declare, on_change, read, refuse_unless
 from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.ros.subscribing import subscribe
 from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPUT, message_of, message_type
@@ -76,13 +76,11 @@ class ControllerNode(Node):
         subscribe(self, Trajectory, "~/input/trajectory", self._on_trajectory, qos.trajectory_input())
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(1.0 / startup["rate_hz"], self._on_timer, clock=steady)
+        refuse_unless(self, TUNING, lambda values: ControllerConfig(**values))
         on_change(self, [spec.name for spec in TUNING], self._retune)
 
     def _retune(self) -> None:
-        try:
-            self._controller.config = ControllerConfig(**read(self, TUNING))
-        except InputError as error:
-            self.get_logger().error(f"kept the old tuning: {error}")
+        self._controller.config = ControllerConfig(**read(self, TUNING))
 
     def _on_odometry(self, message: Odometry) -> None:
         self._take(self._controller.observe, pose_sample, message)

@@ -22,6 +22,7 @@ from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_STEP_S
 STAGES = ("total", "wait", "decode", "vision", "prefill", "draft", "verify", "action", "check", "publish")
 WAYPOINT_STEP_NS = round(WAYPOINT_STEP_S * NANOSECONDS)
 NANOSECONDS_PER_MS = 1_000_000
+EARLIEST_NS, LATEST_NS = -(2**31) * NANOSECONDS, 2**31 * NANOSECONDS - 1  # of an int32 of seconds
 LARGEST_COUNT = 2**16 - 1  # of a uint16 field
 
 
@@ -30,13 +31,18 @@ def nanoseconds(stamp: Time | Duration) -> int:
 
 
 def stamp(time_ns: int) -> Time:
-    seconds, rest = divmod(int(time_ns), NANOSECONDS)
+    seconds, rest = _whole_seconds(time_ns)
     return Time(sec=seconds, nanosec=rest)
 
 
 def duration(time_ns: int) -> Duration:
-    seconds, rest = divmod(int(time_ns), NANOSECONDS)
+    seconds, rest = _whole_seconds(time_ns)
     return Duration(sec=seconds, nanosec=rest)
+
+
+def _whole_seconds(time_ns: int) -> tuple[int, int]:
+    """As a message holds them: the age of a stamp that is nonsense may be more than its field can say."""
+    return divmod(min(max(int(time_ns), EARLIEST_NS), LATEST_NS), NANOSECONDS)
 
 
 def duration_from_ms(milliseconds: float) -> Duration:

@@ -57,7 +57,7 @@ def subscribe_odometry(
     kind, listener = _transform_message(), TransformListener(settings["fixed_frame"], settings["base_frame"], shifted)
     return [
         subscribe(node, kind, "/tf", listener, qos.odometry_input(), on_mismatch),
-        subscribe(node, kind, "/tf_static", listener, qos.kept_events()),
+        subscribe(node, kind, "/tf_static", listener.take_static, qos.kept_events()),
     ]
 
 
@@ -101,6 +101,11 @@ class TransformListener:
             found = self._derived.add(transform.child_frame_id, _edge(transform))
             if found is not None:
                 self._take(self._odometry(*found))
+
+    def take_static(self, message) -> None:
+        """Transforms that never change: they move nothing, whatever their stamps."""
+        for transform in message.transforms:
+            self._derived.add(transform.child_frame_id, _edge(transform), static=True)
 
     def _odometry(self, stamp_ns: int, position: np.ndarray, quaternion: np.ndarray) -> Odometry:
         self._note_speed(stamp_ns, position, quaternion)

@@ -125,6 +125,22 @@ def _judge(specs: dict[str, ParameterSpec], changes: Sequence[Parameter]) -> Set
     return SetParametersResult(successful=True)
 
 
+def refuse_unless(node: Node, specs: Sequence[ParameterSpec], make: Callable[[dict[str, Value]], object]) -> None:
+    """Refuses changes after which `make` would raise InputError: each value is right, but not beside the others."""
+    by_name = {spec.name: spec for spec in specs}
+
+    def judge(changes: Sequence[Parameter]) -> SetParametersResult:
+        changed = {change.name: change.value for change in changes if change.name in by_name}
+        try:
+            if changed:
+                make(read(node, specs) | {name: by_name[name].check(value) for name, value in changed.items()})
+        except InputError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        return SetParametersResult(successful=True)
+
+    node.add_on_set_parameters_callback(judge)
+
+
 def refuse_while(node: Node, specs: Sequence[ParameterSpec], why: Callable[[], str]) -> None:
     """Refuses changes of these parameters while `why` has something to say; they are read at another time."""
     names = {spec.name for spec in specs}

@@ -160,7 +160,7 @@ class Perception:
         self.frame_id = message.child_frame_id or BASE_LINK
         self._newest_ns[ODOMETRY] = stamp_ns
         self._odometry_arrived_ns = arrival.steady_ns
-        self._speed_mps = speed_mps if np.isfinite(speed_mps) else None
+        self._speed_mps = self._builder.history.known_speed(speed_mps)
 
     def _note_covariance(self, covariance: Sequence[float]) -> None:
         """An uncertain position is used, but said: nobody else has a better one."""
@@ -258,6 +258,10 @@ class Perception:
     def newest_stamps(self) -> dict[str, int]:
         """Input name -> stamp of its newest message, in the inputs' order, of those that came."""
         return {name: self._newest_ns[name] for name in (*self.cameras, ODOMETRY) if name in self._newest_ns}
+
+    def newest_ns(self, clock_ns: int) -> int:
+        """The newest stamp there was, the node's clock where nothing came."""
+        return max(self._newest_ns.values(), default=clock_ns)
 
     def present(self, clock_ns: int, odometry_stale_s: float) -> Present:
         """Where the car is when a plan is wanted and there is no observation. clock_ns: of the node, now.

@@ -157,7 +157,19 @@ class PlannerNode(LifecycleNode):
             self._budgets.note(stage_ms)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Opens the inputs and starts the worker."""
+        """Opens the inputs and starts the worker; on failure stays inactive, to be tried again."""
+        try:
+            self._activate()
+        except Exception as error:  # such as a quality of service that does not exist: logged, retryable
+            self.get_logger().error(f"activate failed: {error}\n{traceback.format_exc()}")
+            self._worker = None
+            self._inputs.close()
+            return TransitionCallbackReturn.FAILURE
+        result = super().on_activate(state)
+        self._worker.start()
+        return result
+
+    def _activate(self) -> None:
         capacities = {camera: FRAMES_WAITING for camera in self._cameras} | {ODOMETRY: ODOMETRY_WAITING}
         self._inbox = Inbox(capacities)
         self._inputs.open(self._cameras, self._settings, self._inbox)
@@ -168,9 +180,6 @@ class PlannerNode(LifecycleNode):
             self, self._planner, self._inbox, self._perception, self._outputs, monitors, self._health,
             self._settings, self._budgets, self._publish_diagnostics_on_change,
         )
-        result = super().on_activate(state)
-        self._worker.start()
-        return result
 
     @property
     def messages_received(self) -> int:

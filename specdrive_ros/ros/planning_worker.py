@@ -107,6 +107,7 @@ class PlanningWorker:
             except Exception as error:  # a planner that dies is worse than a cycle that is lost
                 self._watch.end()
                 self._host.get_logger().error(f"cycle lost: {error}\n{traceback.format_exc()}")
+                self._stand_in_for_lost(error)
                 self._health.note_lost(str(error))
             self._on_change()
 
@@ -187,6 +188,17 @@ class PlanningWorker:
             self._on_change()
         except Exception as error:  # the watch has to live as long as the node
             self._host.get_logger().error(f"no stand-in: {error}\n{traceback.format_exc()}")
+
+    def _stand_in_for_lost(self, fault: Exception) -> None:
+        """A fault of our own leaves no cycle without a trajectory; nothing but the clock and the last plan is asked."""
+        try:
+            substitute = self._stand_in.without_history(self._perception.newest_ns(self._clock_ns()))
+            decision = substituted(substitute, CycleStats.MODEL_FAILED, f"cycle lost: {type(fault).__name__}: {fault}")
+            instant = _Instant(self._perception.frame_id, time.monotonic_ns())
+            self._publish(decision, instant, self._statistics({}), {})
+        except Exception as error:  # the worker has to live as long as the node
+            self._host.get_logger().error(f"no stand-in: {error}\n{traceback.format_exc()}")
+        self._end_cycle(self._period_ns)
 
     # A cycle without
 

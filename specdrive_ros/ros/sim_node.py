@@ -14,6 +14,7 @@ if __name__ == "__main__":  # a signal while rclpy is being imported
     end_quietly_on_signals()
 
 import json
+import re
 import time
 from array import array
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ from specdrive_ros.sim.scenario import FAMILIES, make_world
 from specdrive_ros.sim.world import Command, EgoState
 
 MAP_FRAME = "map"
+ROLE_NAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 MOST_TICKS_AT_ONCE = 4  # a longer delay is not made up for: the world would leap
 PARAMETERS = (
     ParameterSpec("scenarios", list(FAMILIES), "what to drive, each FAMILY or FAMILY:SEED", read_only=True),
@@ -70,7 +72,7 @@ class SimNode(Node):
         self._config = PlaybackConfig(
             settings["lead_in_s"], settings["command_timeout_s"], settings["max_seconds"]
         )
-        self._role = settings["role_name"]
+        self._role = _checked_role(settings["role_name"])
         self._root = f"/carla/{self._role}"
         self._events = self.create_publisher(String, "~/scenario", qos.kept_events())
         self._clock = self.create_publisher(ClockMessage, "/clock", qos.output())
@@ -178,6 +180,13 @@ class SimNode(Node):
 
     def close(self) -> None:
         """Nothing is left open: the world is only memory."""
+
+
+def _checked_role(name: str) -> str:
+    """Raises InputError for a name that no topic can have in it."""
+    if not ROLE_NAME.fullmatch(name):
+        raise InputError(f"parameter role_name: {name!r}; should be letters, digits and _, a letter or _ first")
+    return name
 
 
 def odometry_message(ego: EgoState, time_ns: int, child_frame: str) -> Odometry:

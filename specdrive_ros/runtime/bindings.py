@@ -57,6 +57,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 
 EXPORT_VERSION = 2
 GRAPHS = ("vision", "text", "action_step")
@@ -136,12 +137,22 @@ class GraphRecord:
     def to_metadata(self) -> dict[str, str]:
         return {_METADATA_KEY: json.dumps(asdict(self), sort_keys=True)}
 
+    def _check_types(self) -> None:
+        """Raises TypeError: metadata are text that anybody may have written."""
+        whole = all(type(each) is int for each in (*self.tap_layers, self.flow_steps))
+        named = all(isinstance(each, str) for each in (self.graph, self.variant))
+        if not (whole and named and isinstance(self.weights, dict)):
+            raise TypeError("a part is of another type")
+        if not all(isinstance(each, str) for each in self.weights.values()):
+            raise TypeError("weights must map file names to hashes")
+
     @classmethod
     def from_metadata(cls, metadata: dict[str, str], where: str, remedy: str) -> "GraphRecord":
         """Raises `InputError` naming `remedy` for a graph that was not exported by this version."""
         try:
-            values = json.loads(metadata[_METADATA_KEY])
+            values = parse_json(metadata[_METADATA_KEY])
             record = cls(**{**values, "tap_layers": tuple(values["tap_layers"])})
+            record._check_types()
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{where}: was not exported by this package; {remedy}") from None
         if record.version != EXPORT_VERSION:

@@ -26,6 +26,7 @@ from specdrive_ros.runtime.weights_file import sha256, tensor_places
 from specdrive_ros.target.config import TargetConfig
 
 EMBEDDING = "vlm.model.language_model.embed_tokens.weight"
+POSITIONS = "vlm.model.visual.pos_embed.weight"
 
 
 class OnnxNetworks(GraphNetworks):
@@ -38,12 +39,17 @@ class OnnxNetworks(GraphNetworks):
         folder = Path(folder)
         config = TargetConfig.load(folder)
         places = tensor_places(folder)
+        for name in (EMBEDDING, POSITIONS):
+            if name not in places:
+                raise InputError(f"{folder}: has no tensor {name}; fetch the checkpoint again")
         _check_variant(folder)
         self._sessions = {name: open_graph(folder, name, threads, export_command(folder)) for name in GRAPHS}
         records = {name: graph_record(folder, name, session, export_command(folder))
                    for name, session in self._sessions.items()}
         check_weights(folder, records, export_command(folder))
+        _check_bindings(folder, config, self._sessions)
         _check_sizes(folder, config, self._sessions["text"])
+        _check_vision(folder, config, self._sessions["vision"], places[POSITIONS].shape[0])
         super().__init__(config, records["text"].tap_layers, records["action_step"].flow_steps)
         self._embedding = places[EMBEDDING].map()
         self._bfloat16 = places[EMBEDDING].dtype == "BF16"
@@ -110,8 +116,12 @@ def open_graph(folder: Path, name: str, threads: int, remedy: str) -> onnxruntim
 
 
 def graph_record(folder: Path, name: str, session: onnxruntime.InferenceSession, remedy: str) -> GraphRecord:
-    metadata = session.get_modelmeta().custom_metadata_map
-    return GraphRecord.from_metadata(metadata, str(folder / f"{name}.onnx"), remedy)
+    """What a graph says of itself. Raises `InputError` where it is another graph than its file's name says."""
+    path, metadata = folder / f"{name}.onnx", session.get_modelmeta().custom_metadata_map
+    record = GraphRecord.from_metadata(metadata, str(path), remedy)
+    if record.graph != name:
+        raise InputError(f"{path}: is the graph {record.graph}; {remedy}")
+    return record
 
 
 def _check_variant(folder: Path) -> None:
@@ -123,6 +133,33 @@ def _check_variant(folder: Path) -> None:
             continue  # said better when the graph is opened
         if variant in ("fp16", "bf16"):
             raise InputError(f"{path}: is in {variant}, which is for GPUs; take the fp32 export, or int8")
+
+
+def _check_bindings(folder: Path, config: TargetConfig, sessions: dict[str, onnxruntime.InferenceSession]) -> None:
+    """Inputs and outputs that do not go by layers must have the names of the binding table."""
+    named = {
+        "vision": (VISION_INPUTS, VISION_OUTPUTS),
+        "text": (text_inputs(1), text_outputs(1)),
+        "action_step": (action_step_inputs(1), ACTION_OUTPUTS),
+    }
+    for name, (inputs, outputs) in named.items():
+        found = {value.name for value in (*sessions[name].get_inputs(), *sessions[name].get_outputs())}
+        if missing := sorted({*inputs, *outputs} - found):
+            raise InputError(f"{folder / name}.onnx: has no {', '.join(missing)}; {export_command(folder)}")
+
+
+def _check_vision(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession, positions: int) -> None:
+    """As `_check_sizes`, of the pictures' side. positions: that the weights have."""
+    vision = config.vision
+    shapes = {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
+    found = (shapes["patches"][-1], shapes["deepstack"][0], positions)
+    patch = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+    sizes = (patch, len(vision.deepstack_visual_indexes), vision.num_position_embeddings)
+    if found != sizes:
+        raise InputError(
+            f"{folder / 'vision.onnx'}: values of a patch, deepstack levels, positions {found}, in the config {sizes}; "
+            f"{export_command(folder)}"
+        )
 
 
 def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession) -> None:

@@ -4,14 +4,15 @@ Exported graphs point into these files, embeddings are read from them by row. Kn
 """
 
 import hashlib
-import json
 import struct
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -62,10 +63,10 @@ def weights_files(folder: Path) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     try:
-        names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        names = shard_names((folder / INDEX).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder}: no {WEIGHTS} and no {INDEX}; it should be a checkpoint folder") from None
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError):
         raise InputError(
             f"{folder / INDEX}: no index of shards; it should map tensor names to files"
         ) from None
@@ -75,6 +76,17 @@ def weights_files(folder: Path) -> list[Path]:
             f"{folder}: the index names {missing[0]}, which is not there; fetch the missing shards"
         )
     return [folder / name for name in names]
+
+
+def shard_names(index: str) -> list[str]:
+    """The files that the text of an index names. Raises ValueError for what is no index."""
+    try:
+        names = sorted(set(parse_json(index)["weight_map"].values()))
+    except (KeyError, AttributeError, TypeError):
+        raise ValueError("it has no 'weight_map' of tensor names to files") from None
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("a shard's name must be text")
+    return names
 
 
 def tensor_places(folder: Path) -> dict[str, TensorPlace]:
@@ -113,7 +125,7 @@ def _read_header(path: Path) -> dict[str, TensorPlace]:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > min(_HEADER_LIMIT, size - 8):
                 raise ValueError("its header is longer than the file")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
         places = {
             name: _place(path, 8 + length, size, entry)
             for name, entry in header.items()
@@ -128,11 +140,10 @@ def _read_header(path: Path) -> dict[str, TensorPlace]:
 
 def _place(path: Path, data_start: int, file_size: int, entry: dict) -> TensorPlace:
     begin, end = entry["data_offsets"]
-    shape = tuple(int(side) for side in entry["shape"])
-    if (
-        end - begin != int(np.prod(shape, dtype=np.int64)) * _ITEM_BYTES[entry["dtype"]]
-        or not 0 <= begin <= end
-    ):
+    shape = tuple(entry["shape"])
+    if not all(type(each) is int and each >= 0 for each in (begin, end, *shape)):
+        raise ValueError("shapes and offsets must be whole numbers of at least 0")
+    if end - begin != prod(shape) * _ITEM_BYTES[entry["dtype"]]:
         raise ValueError("a tensor's bytes do not fit its shape")
     if data_start + end > file_size:
         raise ValueError("the file ends before its last tensor")

@@ -4,7 +4,6 @@ Reads one `model.safetensors` or the shards its index names. Nothing is unpickle
 too few, a name too many, another shape or a damaged file is one `InputError`.
 """
 
-import json
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.runtime.weights_file import shard_names
 from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.network import AlpamayoTarget
 
@@ -77,8 +77,8 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         raise InputError(f"{folder} has no weights; it should have {WEIGHTS} or {INDEX} and its shards")
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError):
+        names = shard_names(index.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         raise InputError(
             f"{index} is no index of shards; it should have a 'weight_map' of tensor names to files"
         ) from None

@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.json_file import parse_json
 from specdrive_ros.target.config import (
     ActionInputConfig,
     ActionSpaceConfig,
@@ -89,8 +90,10 @@ def write_configs(
 
 def read_json(path: Path, what: str) -> dict:
     """The JSON object in a file; an error says what the file should be."""
+    if path.is_fifo():  # which would wait for ever
+        raise InputError(f"{path} is a pipe; it should be {what}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist; it should be {what}") from None
     except (ValueError, OSError) as error:

@@ -91,6 +91,39 @@ def test_a_mask_token_outside_the_vocabulary(changed, text):
         read_draft_config(changed("dflash/draft_fit", "dflash_config", mask_token_id=192), text)
 
 
+HOSTILE = (True, -1, 1.5, 10**30, float("nan"), float("inf"), "x", [], [None], [[]], ["x"], [10**30], {}, {"x": 1})
+
+
+def places(values: dict, above=()):
+    for name, value in values.items():
+        yield (*above, name)
+        if isinstance(value, dict):
+            yield from places(value, (*above, name))
+
+
+@pytest.mark.parametrize(
+    "path", ["eagle3/draft_fit", "dflash/draft_fit", "speculators_format/eagle3", "speculators_format/dflash"]
+)
+def test_whatever_stands_in_any_place_is_taken_or_refused(golden, text, tmp_path, path):
+    """Nothing but `InputError` comes out, and it names the file."""
+    source = json.loads((golden / path / "config.json").read_text())
+    own = {"rope": "flat", "mrope_section": [4, 2, 2], "tap_layers": [1, 2], "target_layers": 8, "target": ""}
+    refused = 0
+    for place in places(source := source | {"specdrive": own}):
+        for value in HOSTILE:
+            content = at = json.loads(json.dumps(source))
+            for name in place[:-1]:
+                at = at[name]
+            at[place[-1]] = value
+            (tmp_path / "config.json").write_text(json.dumps(content))
+            try:
+                read_draft_config(tmp_path, text)
+            except InputError as error:
+                refused += 1
+                assert str(tmp_path) in str(error) and "\n" not in str(error)
+    assert refused > 100
+
+
 def test_no_config_at_all(text, tmp_path):
     shutil.rmtree(tmp_path)
     with pytest.raises(InputError, match="config.json does not exist; it should be a draft's config"):

@@ -1,7 +1,9 @@
 """Every graph of mini compiled ahead of time for RTX 30, 40 and 50, with no GPU, and what the store makes of it."""
 
 import json
+import os
 import shutil
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -190,6 +192,16 @@ def test_another_version_of_the_module(small, rtx, monkeypatch):
     monkeypatch.setattr(rtx.module, "__version__", "9.9.9")
     with pytest.raises(EngineMismatch, match=r"builder_version: [\d.]+ -> 9.9.9$"):
         build_model(model, replace(profile, on_mismatch="refuse"), store, rtx)
+
+
+def test_ctrl_c_ends_a_build_and_leaves_nothing(small, rtx, tmp_path):
+    (folder, profile, _), store = small, EngineStore(tmp_path / "new")
+    handler = signal.getsignal(signal.SIGINT)
+    listener = Listener(on_progress=lambda phase, done, total: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        build_model(folder, profile, store, rtx, listener)
+    assert signal.getsignal(signal.SIGINT) is handler and not store.entries()
+    assert build_model(folder, profile, store, rtx)[0].built
 
 
 def test_unknown_capability(small, rtx):

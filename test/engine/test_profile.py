@@ -71,6 +71,7 @@ def test_schema_says_what_the_code_says():
         ({"graphs": {"action_step": [{"S": [1, 2]}]}}, "got [1, 2]"),
         ({"graphs": {"action_step": [{"S": [1, 2, "many"]}]}}, "got [1, 2, 'many']"),
         ({"graphs": {"action_step": [{"S": 5}]}}, "got 5"),
+        ({"graphs": {"vision": [{"I": [1, 1, 1], "P": [4, 6, 8]}]}}, "P must be multiples of 4, got [4, 6, 8]"),
     ],
 )
 def test_wrong_values(tmp_path, change, said):

@@ -1,9 +1,10 @@
 """What damage, swaps, races and tricks do to a store, its manifest and a build: told, mended, refused, never fatal."""
 
+import json
 import logging
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -209,6 +210,54 @@ def test_data_under_any_name_is_part_of_what_an_engine_is(tmp_path):
     (tmp_path / "other.bin").unlink()
     with pytest.raises(InputError, match="other.bin: cannot be read .*; export it"):
         graph_identity_parts(path, "export it")
+
+
+def graph_at(path, record: object, location: str = ""):
+    """A graph whose metadata say `record`, with a weight at `location` where one is given."""
+    onnx = pytest.importorskip("onnx")
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1])
+    if location:
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=location)
+    graph = onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], [tensor]))
+    said = record if isinstance(record, str) else json.dumps(record)
+    onnx.helper.set_model_props(graph, {"specdrive": said})
+    path.write_bytes(graph.SerializeToString())
+    return path
+
+
+RECORD = asdict(GraphRecord(GRAPH, (), 0, {}))
+
+
+@pytest.mark.parametrize("record", [
+    *(RECORD | {"weights": value} for value in ([], None, 5, {"a": 5})),
+    *(RECORD | {"tap_layers": value} for value in ("ab", [None], 5)),
+    *(RECORD | {name: value} for name in ("graph", "variant", "flow_steps") for value in (None, [], 1.5)),
+    "[" * 100_000, "null", "[]",
+])  # fmt: skip
+def test_a_graph_that_says_nonsense_of_itself(tmp_path, record):
+    with pytest.raises(InputError, match="g.onnx: was not exported by this package; export it"):
+        graph_identity_parts(graph_at(tmp_path / "g.onnx", record), "export it")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "../secret", "a/../../secret", "a\0b"])
+def test_weights_from_outside_of_the_folder(tmp_path, name):
+    (tmp_path / "secret").write_bytes(b"0000")
+    (tmp_path / "model").mkdir()
+    for path in (
+        graph_at(tmp_path / "model" / "g.onnx", RECORD, name),
+        graph_at(tmp_path / "model" / "h.onnx", RECORD | {"weights": {name: "0"}}),
+    ):
+        with pytest.raises(InputError, match="takes weights from .*, which is outside of its folder; export it"):
+            graph_identity_parts(path, "export it")
+
+
+def test_a_pipe_for_a_graph_or_for_weights_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    graph_at(tmp_path / "g.onnx", RECORD, "pipe")
+    for name in ("pipe", "g.onnx"):
+        with pytest.raises(InputError, match="pipe: is no regular file; export it"):
+            graph_identity_parts(tmp_path / name, "export it")
 
 
 @pytest.mark.parametrize("changed", [f"{GRAPH}.onnx", "model.safetensors"])

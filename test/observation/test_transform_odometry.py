@@ -45,3 +45,26 @@ def test_a_loop_and_an_unset_rotation_do_not_hang_or_raise():
     unset = Edge("map", 1, np.zeros(3), np.zeros(4))
     _, _, quaternion = derived.add("car", unset)
     assert not quaternion.any(), "refused by the history as a zero quaternion"
+
+
+def test_the_stamp_of_what_never_moves_says_nothing():
+    """A static edge is stamped by whatever clock its publisher had, often another one than the simulation's."""
+    derived = TransformOdometry("map", "car")
+    assert derived.add("odom", edge("map", 10**18, 1.0, 0.0, 0.0), static=True) is None
+    for step in range(1, 4):
+        stamp, position, _ = derived.add("car", edge("odom", step, float(step), 0.0, 0.0))
+        assert stamp == step and position[0] == 1.0 + step
+    assert derived.add("odom", edge("map", 10**18, 5.0, 0.0, 0.0), static=True) is None, "it moves nothing"
+    assert derived.add("car", edge("odom", 9, 0.0, 0.0, 0.0))[1][0] == 5.0
+
+
+def test_a_clock_that_goes_back_voids_the_edges_that_move():
+    derived = TransformOdometry("map", "car")
+    derived.add("world", edge("map", 0, 1.0, 0.0, 0.0), static=True)
+    second = 10**9
+    derived.add("odom", edge("world", 100 * second, 1.0, 0.0, 0.0))
+    assert derived.add("car", edge("odom", 100 * second, 1.0, 0.0, 0.0))[0] == 100 * second
+    assert derived.add("car", edge("odom", 99 * second + 1, 1.0, 0.0, 0.0)) is not None, "only late"
+    assert derived.add("car", edge("odom", 3 * second, 2.0, 0.0, 0.0)) is None, "odom is of the other time"
+    stamp, position, _ = derived.add("odom", edge("world", 4 * second, 7.0, 0.0, 0.0))
+    assert stamp == 4 * second and position[0] == 10.0

@@ -11,7 +11,7 @@ pytest.importorskip("ackermann_msgs.msg")
 from ackermann_msgs.msg import AckermannDrive  # noqa: E402
 from carla_msgs.msg import CarlaEgoVehicleControl  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402
-from rcl_interfaces.srv import SetParameters  # noqa: E402
+from rcl_interfaces.srv import SetParameters, SetParametersAtomically  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
 from specdrive_ros.errors import InputError  # noqa: E402
 from specdrive_ros.msg import Trajectory  # noqa: E402
@@ -125,6 +125,9 @@ def test_wrong_parameter_is_refused_with_its_rule(graph):
         make_controller(graph, "rate_hz:=0.5")
     with pytest.raises(InputError, match="output.*should be one of ackermann, carla"):
         make_controller(graph, "output:=tank")
+    override = "qos_overrides./controller/input/odometry.subscription.reliability"
+    with pytest.raises(InputError, match="/controller/input/odometry: cannot be subscribed to .*telepathic"):
+        make_controller(graph, f"{override}:=telepathic")
 
 
 def test_tuning_changes_while_running_and_nonsense_is_refused(graph):
@@ -138,6 +141,21 @@ def test_tuning_changes_while_running_and_nonsense_is_refused(graph):
     assert set_lookahead(1).successful
     refused = set_lookahead(-1.0)
     assert not refused.successful and "lookahead_time_s" in refused.reason
+
+
+def test_a_value_that_does_not_go_with_the_others_is_refused_before_it_applies(graph):
+    node = make_controller(graph)
+    client = graph.listener("tuner").create_client(SetParametersAtomically, "/controller/set_parameters_atomically")
+
+    def set_both(**values):
+        parameters = [Parameter(name, value=value).to_parameter_msg() for name, value in values.items()]
+        return graph.answer(client, SetParametersAtomically.Request(parameters=parameters)).result
+
+    refused = set_both(lookahead_min_m=50.0)
+    assert not refused.successful and "should not be above lookahead_max_m" in refused.reason
+    assert node.get_parameter("lookahead_min_m").value == node._controller.config.lookahead_min_m == 4.0
+    assert set_both(lookahead_min_m=50, lookahead_max_m=60).successful, "together they are right"
+    assert node._controller.config.lookahead_max_m == 60.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

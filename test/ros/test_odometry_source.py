@@ -46,6 +46,16 @@ def test_backwards_is_negative_and_a_gap_keeps_the_speed():
     assert [message.twist.twist.linear.x for message in heard] == pytest.approx([0.0, -2.0, -2.0])
 
 
+def test_static_transforms_complete_the_way_and_move_nothing():
+    heard = []
+    listener = TransformListener("map", "hero", heard.append)
+    listener.take_static(SimpleNamespace(transforms=[transform("map", "odom", 10**18, 100.0, 0.0, 0.0)]))
+    for tenth in range(3):
+        listener(SimpleNamespace(transforms=[transform("odom", "hero", tenth * TENTH_NS, tenth / 2, 0.0, 0.0)]))
+    assert [message.pose.pose.position.x for message in heard] == [100.0, 100.5, 101.0]
+    assert heard[-1].header.stamp.nanosec == 2 * TENTH_NS and heard[-1].twist.twist.linear.x == pytest.approx(5.0)
+
+
 def test_the_rear_axle_of_a_car_that_is_known_by_its_middle():
     heard = []
     take = _shifting(-1.4, heard.append)

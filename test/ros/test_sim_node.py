@@ -161,3 +161,9 @@ def test_the_cameras_of_its_parameter_and_no_others(graph):
     assert graph.spin_until(lambda: all(len(ear.heard[name]) > 1 for name in ("image", "info", "tele", "tele_info")))
     assert ear.heard["tele"][-1].header.frame_id == "ego_vehicle/rgb_front_tele"
     assert ear.heard["tele_info"][-1].k[0] > 2 * ear.heard["info"][-1].k[0]
+
+
+@pytest.mark.parametrize("name", ["", "9x", "a b", "~", "a//b"])
+def test_a_role_that_no_topic_can_be_named_after(graph, name):
+    with pytest.raises(InputError, match="parameter role_name: .*; should be letters, digits and _"):
+        make_sim(graph, f"role_name:='{name}'")

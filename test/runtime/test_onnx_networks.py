@@ -1,6 +1,7 @@
 """What the ONNX runtime refuses, and that it needs no torch."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.onnx_networks import OnnxNetworks
+from specdrive_ros.target.config import TargetConfig
 
 
 @pytest.fixture
@@ -82,6 +84,39 @@ def test_graph_from_elsewhere(copy):
     del graph.metadata_props[:]
     onnx.save(graph, copy / "action_step.onnx")
     assert "was not exported by this package" in refusal(copy)
+
+
+@pytest.mark.parametrize("graph, other", [("vision", "text"), ("text", "action_step"), ("action_step", "vision")])
+def test_a_graph_under_the_name_of_another(copy, graph, other):
+    shutil.copy(copy / f"{graph}.onnx", copy / f"{other}.onnx")
+    assert f"{other}.onnx: is the graph {graph}" in refusal(copy)
+
+
+@pytest.mark.parametrize("graph", ["vision", "text", "action_step"])
+def test_an_output_of_another_name(copy, graph):
+    onnx = pytest.importorskip("onnx", reason="needs the train extra")
+    changed = onnx.load(copy / f"{graph}.onnx", load_external_data=False)
+    name = changed.graph.output[0].name
+    changed.graph.node.append(onnx.helper.make_node("Identity", [name], ["renamed"]))
+    changed.graph.output[0].name = "renamed"
+    onnx.save(changed, copy / f"{graph}.onnx")
+    assert f"{graph}.onnx: has no {name}; export them" in refusal(copy)
+
+
+@pytest.mark.parametrize("change", [{"patch_size": 8}, {"num_position_embeddings": 4}])
+def test_config_of_another_vision(copy, change):
+    path = TargetConfig.load(copy).backbone_folder / "config.json"
+    config = json.loads(path.read_text())
+    changed = copy / "backbone" / "config.json"
+    changed.parent.mkdir(exist_ok=True)
+    changed.write_text(json.dumps(config | {"vision_config": config["vision_config"] | change}))
+    assert "vision.onnx: values of a patch, deepstack levels, positions" in refusal(copy)
+
+
+def test_a_pipe_for_a_config_is_not_waited_for(copy):
+    (copy / "config.json").unlink()
+    os.mkfifo(copy / "config.json")
+    assert "config.json is a pipe" in refusal(copy)
 
 
 def test_config_of_another_size(copy):

@@ -1,4 +1,5 @@
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,28 @@ def test_damaged_file(folder, content):
     (folder / "model.safetensors").write_bytes(content)
     with pytest.raises(InputError, match="damaged or no safetensors file"):
         tensor_places(folder)
+
+
+HEADER = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+
+
+@pytest.mark.parametrize("change", [
+    *({"shape": shape} for shape in ([10**30], [-1, -1], "1", [1.0], [True], [float("inf")], None)),
+    *({"data_offsets": offsets} for offsets in ([0.0, 4.0], [-4, 0], [4, 0], [0], [10**30, 10**30 + 4], None)),
+    *({"dtype": dtype} for dtype in (["F32"], "F99", None)),
+])  # fmt: skip
+def test_a_header_that_cannot_be(tmp_path, change):
+    header = json.dumps({"a": HEADER | change}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(InputError, match="damaged or no safetensors file"):
+        tensor_places(tmp_path)
+
+
+@pytest.mark.parametrize("weight_map", [[], {"a": 5}, {"a": ["x"]}, {"a": None, "b": "x"}])
+def test_an_index_that_is_none(tmp_path, weight_map):
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(InputError, match="no index of shards"):
+        weights_files(tmp_path)
 
 
 def test_empty_folder(tmp_path):
