@@ -4,6 +4,7 @@ Every prompt of one camera set has the same layout, only the history tokens and 
 batch shares its position ids. Knows the scenes on disk and the tokenizer; knows no network.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from specdrive_ros.target.unicycle import trajectory_to_action
 from specdrive_ros.training.scene_numbers import frame_numbers
 from specdrive_ros.training.scenes import Shard, planar_poses
 
-
+LAMP = re.compile("(red|yellow|green)_(light|arrow)")  # in a cause
 STEERING_CURVATURE = 0.01  # 1/m: an instant with this much weighs two
 BRAKING_MPS = 2.0  # and one that loses this much in two seconds
 
@@ -123,7 +124,10 @@ class SampleSet:
 
 
 def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
-    """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches."""
+    """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches. The colours of
+    a lamp count together: were yellow drawn more often than it is seen, it would be what a lamp hard to see is taken for.
+    """
+    events = [(decision, LAMP.sub("lamp", cause)) for decision, cause in events]
     counts = Counter(events)
     return np.array([counts[event] ** -0.5 for event in events])
 

@@ -17,6 +17,12 @@ def test_a_rare_event_is_drawn_more_often_than_its_share():
     assert weights[-1] == pytest.approx(10 * weights[0])
 
 
+def test_a_rare_colour_of_the_lamp_is_drawn_as_often_as_it_is_seen():
+    seen = [("stop", "red_light")] * 80 + [("stop", "yellow_arrow")] * 20 + [("proceed", "green_light")] * 25
+    weights = rare_event_weights(seen)
+    assert weights[0] == weights[80] == pytest.approx(0.1) and weights[-1] == pytest.approx(0.2)
+
+
 def test_steering_weighs_up_to_four_whichever_way_it_goes():
     left = bend(50.0)
     straight, sharp = bend(1e9), bend(12.0)
@@ -32,6 +38,6 @@ def brake(from_mps, by_mps2):
     return np.stack([np.cumsum(speed) * 0.1, np.zeros(64), np.zeros(64)], axis=1)
 
 
-def test_braking_weighs_up_to_four_and_speeding_up_nothing():
+def test_braking_weighs_up_to_three_and_speeding_up_nothing():
     weights = manoeuvre_weights(np.stack([brake(10.0, 0.0), brake(10.0, 1.0), brake(15.0, 8.0), brake(5.0, -2.0)]))
-    assert weights == pytest.approx([1.0, 1.0 + 1.9 / 2.0, 4.0, 1.0])
+    assert weights == pytest.approx([1.0, 1.0 + 1.9 / 2.0, 3.0, 1.0])
