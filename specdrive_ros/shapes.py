@@ -17,7 +17,7 @@ WAYPOINT_TIMES_S = (np.arange(FUTURE_WAYPOINTS) + 1) * WAYPOINT_STEP_S  # 0.1 â€
 
 FRAMES_PER_CAMERA = 4
 FRAME_STEP_S = 0.1
-PICTURE_SIZE = 96, 160  # rows by columns of mini's cameras; other models take what their limits say
+PICTURE_SIZE = 160, 256  # rows by columns of mini's cameras; other models take what their limits say
 
 ACCELERATION, CURVATURE = 0, 1  # columns of an action: m/sÂ², 1/m
 

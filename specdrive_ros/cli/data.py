@@ -43,7 +43,7 @@ def add_arguments(parser):
                           help="instants recorded of an episode, at most (default %(default)s)")
     generate.add_argument("--sample-every", type=float, default=1.5, metavar="S",
                           help="seconds between two of them (default %(default)s)")
-    generate.add_argument("--twins", type=float, default=EpisodePlan.twins, metavar="SHARE",
+    generate.add_argument("--twins", type=float, default=0.5, metavar="SHARE",
                           help="of the episodes, also recorded with one thing in the world otherwise: the lamp's colour, "
                                "no lead (default %(default)s)")
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",

@@ -52,14 +52,14 @@ class EpisodePlan:
     samples:         at most, fewer where the drive ends before
     sample_every_s:  between two samples
     disturbed:       share of episodes in which the expert's hand is pushed now and then
-    twins:           share of episodes that have a twin
+    twins:           share of episodes that have a twin; none where worlds are to be seen as they are
     """
 
     lead_in_s: tuple[float, float] = (1.5, 11.0)
     samples: int = 4
     sample_every_s: float = 1.5
     disturbed: float = 0.7
-    twins: float = 0.5
+    twins: float = 0.0
 
     def frame_numbers(self, first: int) -> set[int]:
         """Numbers (steps of 0.1 s) of the frames to draw when `first` is the first sample's newest."""
