@@ -45,7 +45,7 @@ def add_arguments(parser):
                           help="seconds between two of them (default %(default)s)")
     generate.add_argument("--twins", type=float, default=0.5, metavar="SHARE",
                           help="of the episodes, also recorded with one thing in the world otherwise: the lamp's colour, "
-                               "no lead (default %(default)s)")
+                               "no lead; not with --driver (default %(default)s)")
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",
                           help="let this model drive, the expert only says what it would do instead (default: the "
                                "expert drives, pushed aside now and then)")
