@@ -4,10 +4,11 @@ Thin: arguments in, lines or one JSON document out. The looking is in `runtime/i
 `draft/conversion.py`.
 """
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+
+from specdrive_ros.cli.answer import print_answer
 
 EXAMPLE = "example: specdrive checkpoint inspect models/mini"
 EXAMPLE_CONVERT = (
@@ -47,7 +48,7 @@ def inspect(args: Namespace) -> int:
     if not (folder / "config.json").is_file():
         folder = find_model(args.path).checkpoint
     document = document_of(take_inventory(folder, lambda: text_of(args.target)))
-    _print(args, document, lines_of(document))
+    print_answer(args, document, lines_of(document))
     return 1 if document["faults"] else 0
 
 
@@ -101,13 +102,5 @@ def convert(args: Namespace) -> int:
     for caveat in caveats:
         print(f"specdrive: warning: {caveat}", file=sys.stderr)
     document = {"version": 1, "draft": args.path, "folder": str(out), "layout": args.to, "caveats": caveats}
-    _print(args, document, [f"{out}: {args.path} in the layout {args.to}"])
+    print_answer(args, document, [f"{out}: {args.path} in the layout {args.to}"])
     return 0
-
-
-def _print(args: Namespace, document: dict, lines: list[str]) -> None:
-    if args.json:
-        json.dump(document, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(lines))

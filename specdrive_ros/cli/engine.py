@@ -4,10 +4,11 @@ Thin: arguments in, lines or one JSON document out. Building is in `engine/build
 `engine/store.py`.
 """
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+
+from specdrive_ros.cli.answer import print_answer
 
 EXAMPLE = "example: specdrive engine build --profile engines/profiles/rtx-ada.yaml --model mini"
 
@@ -60,7 +61,7 @@ def build(args: Namespace) -> int:
     outcomes = build_model(folder, profile, store, find_tensorrt(profile.builder), listener)
     rows = [row_of(one.entry) | {"built": one.built, "why": one.why} for one in outcomes]
     lines = [f"{'built     ' if row['built'] else 'up to date'}  {line_of(row)}" for row in rows]
-    _print(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines)
+    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines)
     return 0
 
 
@@ -68,7 +69,7 @@ def list_engines(args: Namespace) -> int:
     store = _store(args)
     rows = [row_of(entry) for entry in store.entries()]
     lines = [line_of(row) for row in rows] or [f"{store.folder}: no engines"]
-    _print(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines)
+    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines)
     return 0
 
 
@@ -81,7 +82,7 @@ def inspect(args: Namespace) -> int:
         raise InputError(f"{store.folder}: no engine" + (f" of {args.graph}" if args.graph else ""))
     documents = [entry.to_dict() for entry in entries]
     lines = [line for document in documents for line in lines_of(document)]
-    _print(args, {"version": 1, "folder": str(store.folder), "engines": documents}, lines)
+    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": documents}, lines)
     return 0
 
 
@@ -94,7 +95,7 @@ def verify(args: Namespace) -> int:
         row_of(v.entry) | {"fits": v.fits, "faults": list(v.faults), "unchecked": list(v.unchecked)} for v in verdicts
     ]
     lines = [f"{'ok   ' if row['fits'] else 'FAULT'}  {line_of(row)}" + _reasons(row) for row in rows]
-    _print(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines or [f"{store.folder}: no engines"])
+    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines or [f"{store.folder}: no engines"])
     return 0 if all(verdict.fits for verdict in verdicts) else 1
 
 
@@ -111,7 +112,7 @@ def prune(args: Namespace) -> int:
     removed = store.prune({v.entry.identity.key: "; ".join(v.faults) for v in verdicts if not v.fits})
     rows = [{"file": one.file, "why": one.why} for one in removed]
     lines = [f"removed {one.file}: {one.why}" for one in removed] or ["nothing to remove"]
-    _print(args, {"version": 1, "folder": str(store.folder), "removed": rows}, lines)
+    print_answer(args, {"version": 1, "folder": str(store.folder), "removed": rows}, lines)
     return 0
 
 
@@ -192,11 +193,3 @@ class _ProgressLines:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _print(args: Namespace, document: dict, lines: list[str]) -> None:
-    if args.json:
-        json.dump(document, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(lines))
