@@ -55,8 +55,8 @@ def add_measured(group) -> None:
 
 
 def add_trained(group) -> None:
-    group.add_argument("--steps", type=int, default=3000, help="of a distillation (default %(default)s)")
-    group.add_argument("--samples", type=int, default=6000, help="of the target's states (default %(default)s)")
+    group.add_argument("--steps", type=int, default=1500, help="of a distillation (default %(default)s)")
+    group.add_argument("--samples", type=int, default=8000, help="of the target's states (default %(default)s)")
     group.add_argument("--features", type=Path, metavar="DIR",
                        help="where these states are cached, by `train draft` for instance (default: OUT/features)")
     group.add_argument("--layers", type=int, default=2, help="of DFlash (default %(default)s)")

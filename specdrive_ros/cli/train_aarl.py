@@ -43,7 +43,7 @@ def add_training(group) -> None:
     group.add_argument("--block", type=int, default=16, help="a rollout has one token less (default %(default)s)")
     group.add_argument("--pool", type=int, default=512,
                        help="samples drawn from; each new one costs a prefill (default %(default)s)")
-    group.add_argument("--samples", type=int, default=6000,
+    group.add_argument("--samples", type=int, default=8000,
                        help="states to cache where none are yet (default %(default)s)")
     group.add_argument("--learning-rate", type=float, default=1e-4, help="peak (default %(default)s)")
     group.add_argument("--seed", type=int, default=0)

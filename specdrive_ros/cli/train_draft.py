@@ -36,7 +36,7 @@ def add_arguments(parser):
                          "(default: beside OUT or the run)")
     network.add_argument("--answers", default="greedy", choices=("greedy", "labels"),
                          help="learn what the target writes, or the labels (default %(default)s)")
-    network.add_argument("--samples", type=int, default=6000, help="training samples (default %(default)s)")
+    network.add_argument("--samples", type=int, default=8000, help="training samples (default %(default)s)")
     network.add_argument("--tap-layers", type=int, nargs="+", metavar="K",
                          help="layers of the target whose inputs are read (default 2 n/2 n-3)")
     network.add_argument("--layers", type=int, default=2, help="layers of a DFlash draft (default %(default)s)")
@@ -44,9 +44,9 @@ def add_arguments(parser):
                          help="rows of a pass: DFlash's block, newest token included (default %(default)s)")
     network.add_argument("--ahead", type=int, metavar="N",
                          help="steps EAGLE-3 is trained to run ahead (default: block - 1)")
-    network.add_argument("--steps", type=int, default=3000, help="(default %(default)s)")
+    network.add_argument("--steps", type=int, default=1500, help="(default %(default)s)")
     network.add_argument("--batch", type=int, default=8, help="samples a step and process (default %(default)s)")
-    network.add_argument("--learning-rate", type=float, default=1e-3, help="peak (default %(default)s)")
+    network.add_argument("--learning-rate", type=float, default=5e-3, help="peak (default %(default)s)")
     network.add_argument("--seed", type=int, default=0)
     network.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
 

@@ -22,13 +22,14 @@ BRANCHES = 4  # words tried for a slot
 
 
 class DFlashDraft:
-    """block_size: the one it was trained with unless another is given; select: the draft's taps out of the target's;
-    cache: where the networks want it elsewhere than in the host's memory."""
+    """block_size: the one it was trained with unless another is given; end_token: of the target, ends a reasoning:
+    nothing is proposed behind it; select: the draft's taps out of the target's; cache: where the networks want it
+    elsewhere than in the host's memory."""
 
     name = "dflash"
 
     def __init__(
-        self, networks: DFlashNetworks, embed: Embed, *, block_size: int | None = None,
+        self, networks: DFlashNetworks, embed: Embed, *, block_size: int | None = None, end_token: int | None = None,
         select: TapSelection | None = None, cache: DraftCache | None = None,
     ):
         self.networks, self.embed, self.config = networks, embed, networks.config
@@ -36,6 +37,7 @@ class DFlashDraft:
         self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), cache or DraftCache(self.config)
         self.words = word_places(networks.token_ids, self.config.vocab_size)
+        self.end = -1 if end_token is None else int(self.words[end_token])
         self.slots = np.zeros((0, len(networks.token_ids)), np.float32)  # log-probabilities of the newest block
 
     def begin(self) -> None:
@@ -46,13 +48,15 @@ class DFlashDraft:
         """A chain: tokens [n], parents [n] (-1: behind the newest token) and log-probabilities [n], n <= nodes."""
         log_probs = log_softmax(self.block_logits(context)[1 : nodes + 1])
         words = log_probs.argmax(-1)
+        if ends := np.flatnonzero(words == self.end).tolist():
+            words = words[: ends[0] + 1]
         count = np.arange(len(words))
         return self.networks.token_ids[words], count - 1, np.cumsum(log_probs[count, words])
 
     def tree(self, context: "DraftContext", nodes: int) -> TokenTree:
         """The likeliest tree: where a slot hesitates, its next words branch off, and the block goes on below each."""
         self.slots = log_softmax(self.block_logits(context)[1:])
-        words, parents, log_probs = best_of_slots(self.slots, nodes, BRANCHES)
+        words, parents, log_probs = best_of_slots(self.slots, nodes, BRANCHES, self.end)
         return TokenTree(self.networks.token_ids[words], parents, log_probs)
 
     def edges(self, tree: TokenTree) -> np.ndarray:

@@ -33,15 +33,21 @@ class Candidates:
         return chosen, self.tokens[chosen], place[self.parents[chosen]], self.scores[chosen]
 
 
-def grow(first: np.ndarray, expand: Expand, depth: int, top_k: int, least: float = -np.inf) -> Candidates:
+def grow(
+    first: np.ndarray, expand: Expand, depth: int, top_k: int, least: float = -np.inf, end: int = -1
+) -> Candidates:
     """first [words]: log-probabilities behind the root. `depth` times the beams are expanded: depth + 1 levels; fewer
-    once no beam's path has a log-probability of `least`."""
+    once no beam's path has a log-probability of `least`, or all of them end with the word `end`."""
     beams = likeliest(first, top_k)
     tokens, parents, scores = [beams], [np.full(len(beams), -1)], [first[beams]]
     level, beam_candidates, beam_scores = np.zeros(len(beams), np.int64), np.arange(len(beams)), first[beams]
     made = len(beams)
     for _ in range(depth):
-        if not beam_scores.max() >= least:
+        running = beams != end
+        beams, level, beam_candidates, beam_scores = (
+            each[running] for each in (beams, level, beam_candidates, beam_scores)
+        )
+        if not len(beams) or not beam_scores.max() >= least:
             break
         log_probs = expand(beams, level)
         children = np.stack([likeliest(row, top_k) for row in log_probs])
@@ -56,11 +62,14 @@ def grow(first: np.ndarray, expand: Expand, depth: int, top_k: int, least: float
     return Candidates(*(np.concatenate(part) for part in (tokens, parents, scores)))
 
 
-def best_of_slots(slots: np.ndarray, nodes: int, top_k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def best_of_slots(
+    slots: np.ndarray, nodes: int, top_k: int, end: int = -1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The likeliest tree of `nodes` nodes where every place is guessed by itself, whatever stands before it.
 
-    slots [D, words]: log-probabilities of the words at each depth, of which the `top_k` likeliest are tried. Returns
-    words, parents (-1 the root) and log-probabilities of the paths, the likeliest node first.
+    slots [D, words]: log-probabilities of the words at each depth, of which the `top_k` likeliest are tried; no path
+    goes on behind the word `end`. Returns words, parents (-1 the root) and log-probabilities of the paths, the
+    likeliest node first.
     """
     choices = [likeliest(row, top_k) for row in slots]
     words, parents, scores = [], [], []
@@ -74,7 +83,7 @@ def best_of_slots(slots: np.ndarray, nodes: int, top_k: int) -> tuple[np.ndarray
         if rank + 1 < len(choices[depth]):
             further = float(slots[depth, word] - slots[depth, choices[depth][rank + 1]])
             heappush(waiting, (cost + further, depth, parent, rank + 1))
-        if depth + 1 < len(slots):
+        if depth + 1 < len(slots) and word != end:
             heappush(waiting, (cost - float(slots[depth + 1, choices[depth + 1][0]]), depth + 1, place, 0))
     return np.array(words, np.int64), np.array(parents, np.int64), np.array(scores)
 

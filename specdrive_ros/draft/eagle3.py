@@ -26,6 +26,7 @@ DEPTH, TOP_K = 7, 10  # published, with 60 nodes; narrow and cheap wins on a CPU
 class Eagle3Draft:
     """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain;
     least: log-probability of a path under which running further ahead does not pay;
+    end_token: of the target, ends a reasoning: the draft does not run ahead behind it;
     select: the draft's taps out of the target's;
     cache: where the networks want it elsewhere than in the host's memory."""
 
@@ -33,11 +34,13 @@ class Eagle3Draft:
 
     def __init__(
         self, networks: Eagle3Networks, embed: Embed, *, depth: int = DEPTH, top_k: int = TOP_K,
-        least: float = -np.inf, select: TapSelection | None = None, cache: DraftCache | None = None,
+        least: float = -np.inf, end_token: int | None = None,
+        select: TapSelection | None = None, cache: DraftCache | None = None,
     ):  # fmt: skip
         self.networks, self.embed, self.config = networks, embed, networks.config
         self.depth, self.top_k, self.least = depth, top_k, least
         self.words = word_places(networks.token_ids, self.config.vocab_size)
+        self.end = -1 if end_token is None else int(self.words[end_token])
         self.behind: dict[tuple[int, ...], np.ndarray] = {}  # words of a path -> log-probabilities of the next word
         self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), cache or DraftCache(self.config)
@@ -57,7 +60,8 @@ class Eagle3Draft:
         true_rows, first = self.cache.length, log_softmax(logits[0])
         ahead, self.behind = _Ahead(self, hidden, context.rope_delta), {(): first}
         try:
-            return grow(first, ahead.expand, min(self.depth, nodes - 1), min(self.top_k, nodes), self.least)
+            depth, top_k = min(self.depth, nodes - 1), min(self.top_k, nodes)
+            return grow(first, ahead.expand, depth, top_k, self.least, self.end)
         finally:
             self.cache.truncate(true_rows)
 

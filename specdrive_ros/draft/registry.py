@@ -114,7 +114,8 @@ def _network(
         raise InputError(
             f"{path}: no such draft; train it with: ./specdrive train draft --kind {kind} --rope {rope} --model MODEL"
         )
-    inner = load_draft(path, networks, words=np.flatnonzero(~rules.forbidden), **shape(costs))
+    words = np.flatnonzero(~rules.forbidden)
+    inner = load_draft(path, networks, words=words, end_token=rules.future_start, **shape(costs))
     if (inner.name, inner.config.rope) != (kind, rope):
         raise InputError(f"{path}: holds the draft {inner.name}-{inner.config.rope}; it should lie in a folder of its name")
     return NetworkDraft(name, inner), costs.drafts.get(name) or asking_cost(inner, costs)

@@ -53,11 +53,13 @@ def asking_cost(draft: Eagle3Draft | DFlashDraft, costs: PassCosts) -> AskingCos
 def load_draft(
     folder: str | Path, networks: TargetNetworks, runtime: str | None = None, *, words: np.ndarray | None = None,
     threads: int = 1, depth: int = DEPTH, top_k: int = TOP_K, least: float = -np.inf, block_size: int | None = None,
+    end_token: int | None = None,
 ) -> Eagle3Draft | DFlashDraft:  # fmt: skip
     """Raises `InputError` naming the folder where the draft is for another target than `networks`.
 
     runtime: that of the networks where None, or ONNX Runtime beside engines where the draft has none; words: ids the
-    target may write, all where None; depth, top_k and least shape EAGLE-3's tree, block_size DFlash's block.
+    target may write, all where None; depth, top_k and least shape EAGLE-3's tree, block_size DFlash's block; end_token:
+    the target's that ends a reasoning, behind which nothing is proposed.
     """
     _check_runtime(runtime or networks.runtime, networks)
     folder, target = Path(folder), networks.config
@@ -66,7 +68,7 @@ def load_draft(
     check_mask_token(config, target.vocabulary.traj_token_start_idx, target.vocabulary.traj_vocab_size, str(folder))
     select = TapSelection(config.tap_layers, networks.tap_layers, config.hidden_size, str(folder))
     made = _networks(folder, config, networks, runtime, words, threads)
-    more = {"select": select, "cache": made.new_cache() if hasattr(made, "new_cache") else None}
+    more = {"select": select, "end_token": end_token, "cache": made.new_cache() if hasattr(made, "new_cache") else None}
     if isinstance(config, Eagle3Config):
         return Eagle3Draft(made, networks.embed, depth=depth, top_k=top_k, least=least, **more)
     return DFlashDraft(made, networks.embed, block_size=block_size, **more)

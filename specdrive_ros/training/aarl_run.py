@@ -59,7 +59,7 @@ class AarlRun:
         training: AarlTraining,
         progress,
         log,
-        count: int = 6000,
+        count: int = 8000,
         seed: int = 0,
     ):
         self.model, self.draft, self.data, self.features, self.out = model, draft, data, features, out
@@ -130,7 +130,7 @@ class AarlRun:
         return known_features(self.features / split, record)
 
     def _scenes(self, split: str) -> tuple[FeatureSettings, list[Shard]]:
-        """Settings of a split's states, and as many shards as hold them."""
+        """Settings of a split's states, and the shards with the samples they are of."""
         count = self.count if split == "train" else max(1, self.count // 10)
         settings = self._feature_settings(self.features / split, count)
         return settings, spread(open_shards(self.data / split), settings.count)

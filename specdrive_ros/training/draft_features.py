@@ -43,7 +43,7 @@ class FeatureSettings:
 
     taps: tuple[int, ...]
     answers: str = "greedy"
-    count: int = 6000
+    count: int = 8000
     batch: int = 16
     max_new_tokens: int = 64
     dtype: str = "float16"

@@ -28,12 +28,14 @@ from specdrive_ros.training.draft_features import (
     DraftFeatures,
     FeatureSettings,
     FeatureWriter,
+    chosen_samples,
     feature_record,
     known_features,
 )
 from specdrive_ros.training.eagle3_training import Eagle3Stage
 from specdrive_ros.training.frame_features import FrameFeatures, device_of, frame_patches
 from specdrive_ros.training.frozen_target import FrozenTarget
+from specdrive_ros.training.muon import optimizer_of
 from specdrive_ros.training.run_record import check_run_record
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.phrasebook import closed_ids
@@ -58,9 +60,9 @@ class DraftTraining:
 
     kind: str
     rope: str = "flat"
-    steps: int = 3000
+    steps: int = 1500
     batch: int = 8
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-3
     warmup: int = 50
     weight_decay: float = 0.01
     layers: int = 2
@@ -181,17 +183,19 @@ class DraftRun:
 
 
 def spread(shards: list[Shard], count: int) -> list[Shard]:
-    """As many of the shards, spread evenly, as should hold `count` samples: reading the others would only take time."""
-    samples = sum(len(shard.sample_frame) for shard in shards)
-    needed = min(len(shards), -(-count * len(shards) // max(samples, 1)) + 1)
-    return [shards[index] for index in np.linspace(0, len(shards) - 1, needed).astype(int)]
+    """The shards with `count` of their samples, spread evenly over all: a world's samples are much alike, so that one of
+    each world teaches more than all of a few, and preparing those that are not used would only take time."""
+    starts = np.cumsum([0] + [len(shard.sample_frame) for shard in shards])
+    chosen = chosen_samples(int(starts[-1]), count)
+    return [shard.with_samples(chosen[(chosen >= first) & (chosen < end)] - first)
+            for shard, first, end in zip(shards, starts, starts[1:])]
 
 
 def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training: DraftTraining, state_path: Path, bar,
                 log) -> dict[str, float]:
     """Runs to the end, resuming from `state_path`. Returns the last validation record."""
     accelerator = new_accelerator()
-    optimizer = torch.optim.AdamW(stage.parameters(), weight_decay=training.weight_decay, betas=(0.9, 0.95))
+    optimizer = optimizer_of(stage, training.weight_decay, adamw=("lm_head",))
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
     bar.advance(step)

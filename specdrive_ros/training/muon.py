@@ -1,4 +1,4 @@
-"""The optimiser of mini: Muon for the matrices of the blocks, AdamW for all else.
+"""The optimiser of mini and of its drafts: Muon for the matrices of the blocks, AdamW for all else.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) replaces the momentum of a matrix by the nearest
 orthogonal one, so that directions with small gradients learn as fast as the others. Scaled by 0.2 sqrt(larger side),

@@ -13,6 +13,7 @@ Knows the simulated world; knows no model and no torch.
 """
 
 import copy
+import copy
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -261,6 +262,14 @@ class Shard:
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"not a whole shard of driving scenes: {path} ({error}); "
                              "delete it and run `data generate` again") from error
+
+    def with_samples(self, places: np.ndarray) -> "Shard":
+        """The same frames, and of the samples only those at these places."""
+        found = copy.copy(self)
+        for name in ("sample_frame", "sample_history", "sample_future", "sample_speed", "sample_spans"):
+            setattr(found, name, getattr(self, name)[places])
+        found.words = [self.words[place] for place in places]
+        return found
 
     def frames(self, start: int, stop: int) -> np.ndarray:
         return self._file.get_slice("frames")[start:stop]

@@ -58,6 +58,36 @@ def test_an_unsure_chain_stops():
         np.testing.assert_array_equal(stopped.scores, whole.scores[:levels])
 
 
+def test_nothing_grows_behind_the_end():
+    """Beams that end take no children and are not asked; the others go on as without an end."""
+    table, expand = follow(np.random.default_rng(4))
+    asked = []
+
+    def spy(tokens, parents):
+        asked.extend(tokens.tolist())
+        return expand(tokens, parents)
+
+    for end in range(WORDS):
+        asked.clear()
+        found = grow(table[0], spy, depth=3, top_k=3, end=end)
+        assert end not in asked and end in found.tokens
+        assert end not in found.tokens[found.parents[found.parents >= 0]]
+        for token, parent, score in zip(found.tokens, found.parents, found.scores):
+            path = table[0][token] if parent < 0 else found.scores[parent] + table[found.tokens[parent]][token]
+            assert abs(path - score) < 1e-5
+    first = int(table[0].argmax())
+    assert grow(table[0], expand, depth=3, top_k=1, end=first).tokens.tolist() == [first]
+
+
+def test_slots_behind_the_end_are_left_out():
+    slots = log_softmax(np.random.default_rng(5).standard_normal((4, WORDS)).astype(np.float32))
+    end = int(slots[1].argmax())
+    every = best_of_slots(slots, 999, WORDS, end)
+    words, parents = every[0], every[1]
+    assert end in words and end not in words[parents[parents >= 0]]
+    assert len(words) == 5 + 4 * 5 + 4**2 * 5 + 4**3 * 5
+
+
 def test_the_likeliest_tree_of_slots_is_the_likeliest_there_is():
     """Against every path of every length, the slots being independent."""
     slots = log_softmax(np.random.default_rng(3).standard_normal((3, WORDS)).astype(np.float32) * 2)

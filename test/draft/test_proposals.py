@@ -27,17 +27,17 @@ def parts(golden):
 
 @pytest.fixture(params=["chain", "tree", "block"])
 def make(request, golden, text, parts):
-    """`make(rope)`: a draft."""
+    """`make(rope, end_token)`: a draft."""
     embedding, head = parts
 
-    def build(rope="flat"):
+    def build(rope="flat", end_token=None):
         folder = golden / ("dflash" if request.param == "block" else "eagle3") / "draft_fit"
         network = load_draft_network(folder, text)
         network.config = replace(network.config, rope=rope, mrope_section=(4, 2, 2))
         if request.param == "block":
-            return DFlashDraft(TorchDFlash(network, head), lambda ids: embedding[ids])
+            return DFlashDraft(TorchDFlash(network, head), lambda ids: embedding[ids], end_token=end_token)
         shape = {"depth": 5, "top_k": 1} if request.param == "chain" else {"depth": 3, "top_k": 4}
-        return Eagle3Draft(TorchEagle3(network), lambda ids: embedding[ids], **shape)
+        return Eagle3Draft(TorchEagle3(network), lambda ids: embedding[ids], end_token=end_token, **shape)
 
     return build
 
@@ -55,6 +55,22 @@ def context(draft, known, first, seed=0, delta=0):
 def same(one, other, tolerance=1e-4):
     same_tree = all(np.array_equal(a, b) for a, b in zip(one[:2], other[:2]))
     return same_tree and np.allclose(one[2], other[2], atol=tolerance)
+
+
+def proposals(draft):
+    """Tokens and parents of both ways to propose."""
+    for propose in (draft.propose, draft.tree):
+        draft.begin()
+        found = propose(context(draft, 610, 0), 12)
+        yield (found.tokens, found.parents) if hasattr(found, "tokens") else found[:2]
+
+
+def test_a_proposal_stops_where_the_reasoning_ends(make):
+    """Whatever word is the end: it is proposed as before, and nothing below it."""
+    for way, (tokens, _) in enumerate(proposals(make())):
+        for end in set(tokens.tolist()):
+            found, parents = list(proposals(make(end_token=end)))[way]
+            assert end in found and end not in found[parents[parents >= 0]]
 
 
 def test_rows_taken_up_bit_by_bit_are_those_taken_up_at_once(make):

@@ -49,7 +49,7 @@ def distilled(tiny_target, tiny_scenes, features, tmp_path_factory, quiet_progre
             settings = FeatureSettings(TAPS, count=4, max_new_tokens=TOKENS, dtype="float32", batch=2)
             training = DraftTraining(
                 kind,
-                steps=30,
+                steps=8,
                 batch=2,
                 block_size=8,
                 anchors=8,

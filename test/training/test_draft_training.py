@@ -135,11 +135,20 @@ def test_states_of_another_kind_are_refused(target, data, features, tmp_path):
         run._features("train")
 
 
-def test_only_as_many_shards_are_read_as_hold_enough_samples():
-    shards = [SimpleNamespace(sample_frame=range(30), number=number) for number in range(40)]
-    chosen = [shard.number for shard in draft_training.spread(shards, 240)]
-    assert len(chosen) == 9 and chosen[0] == 0 and chosen[-1] == 39 and chosen == sorted(set(chosen))
-    assert len(draft_training.spread(shards, 10**6)) == 40 and len(draft_training.spread(shards[:1], 4)) == 1
+def test_samples_are_taken_from_all_shards_alike(data):
+    """With their own histories, words and frames; the frames of a shard stay as they are numbered."""
+    shards = 3 * draft_training.open_shards(data / "train")
+    every = sum(len(shard.sample_frame) for shard in shards)
+    for count in (1, 7, every - 1, every, 10**6):
+        chosen = draft_training.spread(shards, count)
+        kept = [len(shard.sample_frame) for shard in chosen]
+        assert sum(kept) == min(count, every) and len(chosen) == len(shards)
+        assert count < len(shards) or max(kept) - min(kept) <= 1
+        for shard, part in zip(shards, chosen):
+            places = [shard.sample_frame.tolist().index(frame) for frame in part.sample_frame]
+            assert part.words == [shard.words[place] for place in places]
+            np.testing.assert_array_equal(part.sample_history, shard.sample_history[places])
+            np.testing.assert_array_equal(part.frames(0, 2), shard.frames(0, 2))
 
 
 def test_a_run_under_way_goes_on_as_it_began(target, data, features, tmp_path):

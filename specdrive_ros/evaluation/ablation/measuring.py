@@ -63,12 +63,9 @@ class Chain:
 
 
 def load_chain(folder: Path, planner: Planner, runtime: str, threads: int, longest_block: int) -> Chain:
-    words = np.flatnonzero(~planner.rules.forbidden)
-    return Chain(
-        load_draft(
-            folder, planner.networks, runtime, words=words, threads=threads, depth=max(longest_block - 2, 0), top_k=1
-        )
-    )
+    words, end = np.flatnonzero(~planner.rules.forbidden), planner.rules.future_start
+    chain = {"depth": max(longest_block - 2, 0), "top_k": 1, "end_token": end}
+    return Chain(load_draft(folder, planner.networks, runtime, words=words, threads=threads, **chain))
 
 
 class Start:
