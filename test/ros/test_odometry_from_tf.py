@@ -8,8 +8,9 @@ from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
 from geometry_msgs.msg import TransformStamped  # noqa: E402
 from nav_msgs.msg import Odometry  # noqa: E402
 from specdrive_ros.msg import CycleStats, Trajectory  # noqa: E402
-from specdrive_ros.ros import qos  # noqa: E402
+from specdrive_ros.ros import odometry_source, qos  # noqa: E402
 from specdrive_ros.ros.conversions import header, nanoseconds, yaw_quaternion  # noqa: E402
+from specdrive_ros.ros.odometry_source import TransformListener  # noqa: E402
 from specdrive_ros.shapes import NANOSECONDS  # noqa: E402
 from tf2_msgs.msg import TFMessage  # noqa: E402
 
@@ -35,6 +36,7 @@ class Transforms(World):
     def __init__(self, graph, node=None):
         super().__init__(graph, node)
         self.odometry = self.node.create_publisher(TFMessage, "/tf", qos.output())
+        self.pictures_sent = self.transforms_sent = 0
         self.static = self.node.create_publisher(TFMessage, "/tf_static", qos.told_once())
 
     def tell_static(self) -> None:
@@ -47,12 +49,37 @@ class Transforms(World):
         return TFMessage(transforms=[other, edge("odom", "hero", self.now_ns, x_m)])
 
     def let_arrive(self, messages: int) -> None:
-        """Transforms that do not lead to the car arrive nowhere that is counted: the pictures alone are waited for."""
-        self.sent += messages - 2 * ("odometry" not in self.silent)
-        assert self.graph.spin_until(lambda: self.pictures_received() >= self.sent)
+        """Until all of it has been taken, also transforms that do not lead to the car and that no monitor counts."""
+        if "odometry" not in self.silent:
+            self.transforms_sent += 2
+        self.pictures_sent += len(self.images)
+        assert self.graph.spin_until(
+            lambda: self.pictures_taken() >= self.pictures_sent and Counted.taken >= self.transforms_sent
+        )
 
-    def pictures_received(self) -> int:
+    def pictures_taken(self) -> int:
         return sum(self.planner_node._inputs.monitors[camera].received for camera in self.images)
+
+    def live_again(self) -> None:
+        """The node has been activated anew."""
+        self.pictures_sent, self.transforms_sent = 0, Counted.taken
+        assert self.graph.spin_until(self.matched)
+
+
+class Counted(TransformListener):
+    """Counts the messages of /tf that a node has taken."""
+
+    taken = 0
+
+    def __call__(self, message) -> None:
+        super().__call__(message)
+        Counted.taken += 1
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    monkeypatch.setattr(odometry_source, "TransformListener", Counted)
+    monkeypatch.setattr(Counted, "taken", 0)
 
 
 def started(graph, *overrides: str):
@@ -64,7 +91,7 @@ def started(graph, *overrides: str):
     return world, node, planner
 
 
-def test_a_trajectory_comes_out_with_static_transforms_told_before_or_after(graph):
+def test_a_trajectory_comes_out_with_static_transforms_told_before_or_after(graph, counted):
     world, node, planner = started(graph)
     assert drive_until(graph, world, lambda: len(world.heard["trajectory"]) > 3)
     assert Trajectory.PLANNED not in world.sources() and not planner.observations, "the way to the car is not complete"
@@ -82,13 +109,12 @@ def test_a_trajectory_comes_out_with_static_transforms_told_before_or_after(grap
     assert observed.xyz[0] == pytest.approx([-1.5 * SPEED, 0.0, 0.0], abs=1e-3)
     again = len(planner.observations)
     assert node.trigger_deactivate() == SUCCESS and node.trigger_activate() == SUCCESS
-    world.sent = 0
-    assert graph.spin_until(world.matched)
+    world.live_again()
     assert drive_until(graph, world, lambda: len(planner.observations) > again + 3), "static ones were told once"
     node.close()
 
 
-def test_when_tf_ends_the_planner_stops_says_why_and_plans_again_after(graph):
+def test_when_tf_ends_the_planner_stops_says_why_and_plans_again_after(graph, counted):
     world, node, planner = started(graph, "odometry_stale_s:=0.5", "republish_max_age_s:=0.3")
     world.tell_static()
     assert drive_until(graph, world, world.hears_all)
