@@ -84,7 +84,7 @@ def counted(monkeypatch):
 
 def started(graph, *overrides: str):
     """(world, node, planner) of an active planner that derives odometry from /tf."""
-    node, planner = make_planner(graph, *FROM_TF, "deadline_ms:=60000", *overrides)
+    node, planner = make_planner(graph, *FROM_TF, "deadline_policy:=shorten", "camera_stale_s:=60", *overrides)
     assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
     world = Transforms(graph, node)
     assert graph.spin_until(world.matched)
