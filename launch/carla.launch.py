@@ -21,9 +21,11 @@ ARGUMENTS = {
     "cameras": ("rgb_front", "the model's cameras, named as in the car's sensors, joined by commas"),
     "odometry_source": ("auto", "topic, tf, or auto: topic with ros_bridge, tf with native"),
     "output": ("auto", "ackermann, carla, or auto: carla, which needs no further node"),
-    "rear_axle_x_m": ("-1.4", "rear axle in the car's own frame, whose origin CARLA has in the middle"),
+    "rear_axle_x_m": ("auto", "rear axle in the car's own frame, whose origin CARLA has in the middle; auto: as "
+                      "vehicle_info says, -1.4 until it does; a number: vehicle_info is not used"),
     "rviz": ("false", "show the drive in rviz"),
 }
+MOST_CARS_REAR_AXLE_M = -1.4
 SOURCES = {"ros_bridge": "topic", "native": "tf"}
 
 
@@ -39,14 +41,14 @@ def nodes(context: LaunchContext) -> list:
     if values["output"] == "auto":
         values["output"] = "carla"
     car, role = f"/carla/{values['role_name']}", values["role_name"]
-    rear_axle = launching.number(values, "rear_axle_x_m")
+    rear_axle = launching.rear_axle(values, MOST_CARS_REAR_AXLE_M)
     images = launching.images_of(car, launching.names_in(values["cameras"]))
     planner = launching.planner(
         CONFIG, values, images, f"{car}/odometry",
-        odometry_source=source, fixed_frame="map", base_frame=role, rear_axle_x_m=rear_axle,
+        odometry_source=source, fixed_frame="map", base_frame=role, **rear_axle,
     )
     controller = launching.controller(
         CONFIG, values, car, f"{car}/odometry",
-        odometry_source=source, fixed_frame="map", base_frame=role, rear_axle_x_m=rear_axle,
+        odometry_source=source, fixed_frame="map", base_frame=role, **rear_axle,
     )
     return [planner, controller, *launching.rviz(CONFIG, values)]

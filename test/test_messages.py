@@ -93,6 +93,7 @@ PUBLIC_FIELDS = {
         "max_handbrake_torque",
         "position",
     ],
+    "tf2_msgs/TFMessage": ["transforms"],
 }
 
 

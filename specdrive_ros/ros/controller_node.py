@@ -28,6 +28,8 @@ from specdrive_ros.ros.odometry_source import check_odometry_source, odometry_pa
 from specdrive_ros.ros.parameters import ParameterSpec, declare, on_change, read, refuse_unless
 from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.ros.subscribing import subscribe
+from specdrive_ros.ros.vehicle_geometry import EMBEDDED, RANGES, VehicleGeometry
+from specdrive_ros.ros.vehicle_info import KnownVehicle
 from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPUT, message_of, message_type
 
 ACKED_S, LINGER_S = 0.25, 0.1  # in the half second that a node has to end
@@ -36,6 +38,11 @@ STARTUP = (
     ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT), read_only=True),
     ParameterSpec("rate_hz", 20.0, "commands per second", 1.0, 200.0, read_only=True),
     *odometry_parameters(read_only=True),
+    ParameterSpec("wheelbase_m", EMBEDDED.wheelbase_m, "from the rear axle to the front one",
+                  *RANGES["wheelbase_m"], read_only=True),
+    ParameterSpec("max_steering_angle_rad", EMBEDDED.max_steering_angle_rad,
+                  "of the front wheels to either side; what CARLA's steer of 1 is",
+                  *RANGES["max_steering_angle_rad"], read_only=True),
 )
 TUNING = (
     ParameterSpec("trajectory_timeout_s", _DEFAULT.trajectory_timeout_s,
@@ -60,7 +67,7 @@ PARAMETERS = STARTUP + TUNING
 
 
 class ControllerNode(Node):
-    """Subscribes `~/input/trajectory` and `~/input/odometry`, publishes `~/output/<command>`."""
+    """Subscribes `~/input/trajectory`, `…/odometry` and `…/vehicle_info`, publishes `~/output/<command>`."""
 
     def __init__(self, **node_arguments):
         super().__init__("controller", **node_arguments)
@@ -72,7 +79,9 @@ class ControllerNode(Node):
         topic = f"~/output/{TOPIC_OF_OUTPUT[self._output]}"
         self._publisher = self.create_publisher(message_type(self._output), topic, qos.command())
         check_odometry_source(startup)
-        subscribe_odometry(self, startup, self._on_odometry)
+        self._vehicle = KnownVehicle(self, VehicleGeometry(**{name: startup[name] for name in RANGES}))
+        self._vehicle.listen(startup["use_vehicle_info"])
+        subscribe_odometry(self, startup, self._vehicle.rear_axle_x_m, self._on_odometry)
         subscribe(self, Trajectory, "~/input/trajectory", self._on_trajectory, qos.trajectory_input())
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(1.0 / startup["rate_hz"], self._on_timer, clock=steady)
@@ -99,7 +108,7 @@ class ControllerNode(Node):
         self._send(self._controller.command(now_ns, time.monotonic_ns()))
 
     def _send(self, command: ControlCommand) -> None:
-        self._publisher.publish(message_of(self._output, command))
+        self._publisher.publish(message_of(self._output, command, self._vehicle.geometry))
         if bool(command.stop_reason) != bool(self._stop_reason) or self._stop_reason is None:
             what = f"stopping: {command.stop_reason}" if command.stop_reason else "following the trajectory"
             self.get_logger().info(what)

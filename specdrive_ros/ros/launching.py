@@ -109,6 +109,7 @@ def planner(
         remappings=[
             *((f"~/input/{camera}/{suffix}", topic) for camera, topic in images.items()),
             ("~/input/odometry", odometry),
+            *vehicle_info(values),
             *((f"~/output/{name}", topic) for name, topic in (outputs or {}).items()),
         ],
     )
@@ -129,9 +130,22 @@ def controller(config: Path, values: Mapping[str, str], car: str, odometry: str,
         remappings=[
             ("~/input/trajectory", "planner/output/trajectory"),
             ("~/input/odometry", odometry),
+            *vehicle_info(values),
             *((f"~/output/{command}", f"{car}/{command}") for command in COMMANDS),
         ],
     )
+
+
+def vehicle_info(values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The remapping to CARLA's topic, where the car has CARLA's role name."""
+    return [("~/input/vehicle_info", f"/carla/{values['role_name']}/vehicle_info")] if "role_name" in values else []
+
+
+def rear_axle(values: Mapping[str, str], until_told_m: float) -> dict[str, object]:
+    """Parameters of the argument `rear_axle_x_m`: a number wins over vehicle_info, `auto` is for until that comes."""
+    if values["rear_axle_x_m"] == "auto":
+        return {"rear_axle_x_m": until_told_m}
+    return {"rear_axle_x_m": number(values, "rear_axle_x_m"), "use_vehicle_info": False}
 
 
 def images_of(car: str, cameras: Sequence[str]) -> dict[str, str]:

@@ -18,11 +18,13 @@ from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import header, nanoseconds
 from specdrive_ros.ros.parameters import ParameterSpec
 from specdrive_ros.ros.subscribing import subscribe
+from specdrive_ros.ros.vehicle_geometry import RANGES
 from specdrive_ros.shapes import NANOSECONDS
 
 SOURCES = ("topic", "tf")
 LONGEST_STEP_S = 0.5  # between two poses that a speed is taken from
 Take = Callable[[Odometry], None]
+RearAxle = Callable[[str], float]  # frame of the car -> m
 
 
 def odometry_parameters(*, read_only: bool) -> tuple[ParameterSpec, ...]:
@@ -33,7 +35,9 @@ def odometry_parameters(*, read_only: bool) -> tuple[ParameterSpec, ...]:
         ParameterSpec("fixed_frame", "map", "frame that the car moves in, for odometry from tf", read_only=read_only),
         ParameterSpec("base_frame", "base_link", "frame of the car, for odometry from tf", read_only=read_only),
         ParameterSpec("rear_axle_x_m", 0.0, "the rear axle in the frame that odometry is of; CARLA's is its middle",
-                      -10.0, 10.0, read_only=read_only),
+                      *RANGES["rear_axle_x_m"], read_only=read_only),
+        ParameterSpec("use_vehicle_info", True, "a vehicle_info wins over parameters that say how the car is built",
+                      read_only=read_only),
     )
 
 
@@ -48,10 +52,17 @@ def topic_of(settings: Mapping[str, object]) -> str:
 
 
 def subscribe_odometry(
-    node: Node, settings: Mapping[str, object], take: Take, on_mismatch: Callable[[int], None] | None = None
+    node: Node,
+    settings: Mapping[str, object],
+    rear_axle_x_m: RearAxle,
+    take: Take,
+    on_mismatch: Callable[[int], None] | None = None,
 ) -> list:
-    """Subscriptions that give `take` the odometry of the rear axle. on_mismatch: as of `subscribe`."""
-    shifted = _shifting(settings["rear_axle_x_m"], take)
+    """Subscriptions that give `take` the odometry of the rear axle. on_mismatch: as of `subscribe`.
+
+    rear_axle_x_m: where it is in the frame that a message is of; asked each time, since it may become known late.
+    """
+    shifted = _shifting(rear_axle_x_m, take)
     if settings["odometry_source"] == "topic":
         return [subscribe(node, Odometry, topic_of(settings), shifted, qos.odometry_input(), on_mismatch)]
     kind, listener = _transform_message(), TransformListener(settings["fixed_frame"], settings["base_frame"], shifted)
@@ -70,15 +81,16 @@ def _transform_message() -> type:
         ) from error
 
 
-def _shifting(rear_axle_x_m: float, take: Take) -> Take:
-    if rear_axle_x_m == 0.0:
-        return take
-
+def _shifting(rear_axle_x_m: RearAxle, take: Take) -> Take:
     def shift(message: Odometry) -> None:
+        offset_m = rear_axle_x_m(message.child_frame_id)
+        if offset_m == 0.0:
+            take(message)
+            return
         position, turn = message.pose.pose.position, message.pose.pose.orientation
         quaternion = np.array([turn.x, turn.y, turn.z, turn.w])
         if np.isfinite(quaternion).all() and quaternion.any():  # else the history refuses it by name
-            ahead = matrix_from_quaternion(quaternion / np.linalg.norm(quaternion))[:, 0] * rear_axle_x_m
+            ahead = matrix_from_quaternion(quaternion / np.linalg.norm(quaternion))[:, 0] * offset_m
             position.x, position.y, position.z = (
                 float(value) for value in (position.x + ahead[0], position.y + ahead[1], position.z + ahead[2])
             )

@@ -1,6 +1,7 @@
 """The planner's subscriptions: messages into the inbox, a monitor beside each. Decodes nothing."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from rclpy.node import Node
 
@@ -12,6 +13,8 @@ from specdrive_ros.ros.odometry_source import subscribe_odometry, topic_of
 from specdrive_ros.ros.perception import MESSAGE_OF_TRANSPORT, ODOMETRY
 from specdrive_ros.ros.planner_parameters import TOPIC_SUFFIX
 from specdrive_ros.ros.subscribing import subscribe
+from specdrive_ros.ros.vehicle_geometry import VehicleGeometry
+from specdrive_ros.ros.vehicle_info import CODE, KnownVehicle
 
 
 class PlannerInputs:
@@ -31,8 +34,15 @@ class PlannerInputs:
             mismatch = self.monitors[camera].note_unheard
             self._subscriptions.append(subscribe(self._node, kind, topic, take, qos.image_input(), mismatch))
         take = self._into(inbox, ODOMETRY, topic_of(settings))
-        mismatch = self.monitors[ODOMETRY].note_unheard
-        self._subscriptions += subscribe_odometry(self._node, settings, take, mismatch)
+        monitor = self.monitors[ODOMETRY]
+        vehicle = KnownVehicle(
+            self._node, VehicleGeometry(settings["rear_axle_x_m"]),
+            on_moved=inbox.reset, on_refused=partial(monitor.note_warning, CODE),
+        )
+        self._subscriptions += vehicle.listen(settings["use_vehicle_info"])
+        self._subscriptions += subscribe_odometry(
+            self._node, settings, vehicle.rear_axle_x_m, take, monitor.note_unheard
+        )
         self.retune(settings)
 
     def _into(self, inbox: Inbox, name: str, topic: str):

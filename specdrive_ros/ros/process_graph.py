@@ -32,6 +32,7 @@ from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
 from specdrive_ros.ros.drive_listener import DriveListener
 
 ROLE = "/carla/ego_vehicle"
+CAR_INPUTS = {f"~/input/{name}": f"{ROLE}/{name}" for name in ("odometry", "vehicle_info")}
 READY_TIMEOUT_S = 300.0  # a large model takes minutes to load; a process that dies is noticed at once
 ANSWER_S = 2.0
 CATCH_UP_S = 10.0  # at most, with what was said before the end; a planner says something twice a second
@@ -295,7 +296,7 @@ def _planner(
             "use_sim_time": True,
             "autostart": True,
         },
-        inputs | {"~/input/odometry": f"{ROLE}/odometry"},
+        inputs | CAR_INPUTS,
     )
 
 
@@ -305,7 +306,7 @@ def _controller(output: str) -> NodeProcess:
         {"output": output, "use_sim_time": True},
         {
             "~/input/trajectory": "/planner/output/trajectory",
-            "~/input/odometry": f"{ROLE}/odometry",
+            **CAR_INPUTS,
             "~/output/ackermann_cmd": f"{ROLE}/ackermann_cmd",
             "~/output/vehicle_control_cmd": f"{ROLE}/vehicle_control_cmd",
         },

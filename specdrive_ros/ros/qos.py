@@ -51,6 +51,11 @@ def kept_events() -> QoSProfile:
     return _profile(1000, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
 
+def told_once() -> QoSProfile:
+    """What is said once for all; a listener who comes late gets it all the same."""
+    return _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+
+
 def deep(profile: QoSProfile, depth: int = DEEP) -> QoSProfile:
     """The same for one who only listens and must miss nothing while he is busy with something else."""
     return _profile(depth, profile.reliability, profile.durability)

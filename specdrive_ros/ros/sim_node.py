@@ -1,6 +1,6 @@
 """`sim`: the embedded world behind CARLA's topic names, in real time.
 
-Publishes /clock, camera images (bgra8), camera_info and odometry, takes AckermannDrive or pedals, and
+Publishes /clock, camera images (bgra8), camera_info, odometry and vehicle_info, takes AckermannDrive or pedals, and
 tells on `~/scenario` (JSON, kept for late listeners) what begins, what the expert thinks and how it
 ends. A shell around `scenario_playback`. The beat is the steady clock's; a beat that comes late is made
 up for, and counted.
@@ -25,6 +25,7 @@ import numpy as np
 from nav_msgs.msg import Odometry
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
+from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import String
@@ -36,6 +37,8 @@ from specdrive_ros.ros.conversions import header, stamp, yaw_quaternion
 from specdrive_ros.ros.parameters import ParameterSpec, declare, read
 from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.sim.scenario_playback import TICK_S, PlaybackConfig, ScenarioPlayback, parse_scenarios
+from specdrive_ros.ros.vehicle_geometry import EMBEDDED
+from specdrive_ros.ros.vehicle_info import info_message, info_type
 from specdrive_ros.ros.vehicle_messages import TOPIC_OF_OUTPUT, from_ackermann, from_carla, message_type
 from specdrive_ros.sim.appearance import APPEARANCES, TRAIN
 from specdrive_ros.sim.camera import render
@@ -78,6 +81,7 @@ class SimNode(Node):
         self._clock = self.create_publisher(ClockMessage, "/clock", qos.output())
         self._odometry = self.create_publisher(Odometry, f"{self._root}/odometry", qos.output())
         make = partial(make_world, appearance=settings["appearance"])
+        self._vehicle_info = self._tell_vehicle()
         self._playback = ScenarioPlayback(self._scenarios, self._tell, self._config, make)
         check_cameras(settings["cameras"])
         self._open_cameras(settings["cameras"])
@@ -96,6 +100,15 @@ class SimNode(Node):
             topic = f"{self._root}/{name}"
             self._images[name] = self.create_publisher(Image, f"{topic}/image", qos.output())
             self._infos[name] = self.create_publisher(CameraInfo, f"{topic}/camera_info", qos.output())
+
+    def _tell_vehicle(self) -> Publisher | None:
+        """How the car is built, once; not without carla_msgs, which `_listen_to_commands` warns of."""
+        kind = info_type()
+        if kind is None:
+            return None
+        publisher = self.create_publisher(kind, f"{self._root}/vehicle_info", qos.told_once())
+        publisher.publish(info_message(EMBEDDED, self._role))
+        return publisher
 
     def _listen_to_commands(self) -> None:
         self._commands = []

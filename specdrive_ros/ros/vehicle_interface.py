@@ -2,15 +2,15 @@
 
 CARLA knows two commands: AckermannDrive (speed, acceleration, steering angle; left positive) and pedals
 with a steering share (right positive). The controller writes them, the embedded world reads them; both
-use this file, so that they cannot disagree. Knows nothing of ROS.
+use this file, so that they cannot disagree. `car` is the geometry of whatever car obeys. Knows nothing of ROS.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-WHEELBASE_M = 2.7
-MAX_STEERING_ANGLE_RAD = float(np.radians(70.0))  # of the front wheels in CARLA's cars
+from specdrive_ros.ros.vehicle_geometry import EMBEDDED, VehicleGeometry
+
 FULL_THROTTLE_MPS2 = 3.0
 FULL_BRAKE_MPS2 = 8.0
 SPEED_GAIN_PER_S = 2.0  # of the world's speed servo; the inverse of the controller's preview
@@ -34,16 +34,20 @@ class Pedals:
     steer: float
 
 
-def steering_angle(curvature_per_m: float) -> float:
-    return float(np.arctan(WHEELBASE_M * curvature_per_m))
+def steering_angle(curvature_per_m: float, car: VehicleGeometry = EMBEDDED) -> float:
+    """Of the front wheels, as far as they turn."""
+    limit = car.max_steering_angle_rad
+    return float(np.clip(np.arctan(car.wheelbase_m * curvature_per_m), -limit, limit))
 
 
-def curvature(steering_angle_rad: float) -> float:
-    return float(np.tan(np.clip(steering_angle_rad, -1.4, 1.4)) / WHEELBASE_M)
+def curvature(steering_angle_rad: float, car: VehicleGeometry = EMBEDDED) -> float:
+    return float(np.tan(np.clip(steering_angle_rad, -1.4, 1.4)) / car.wheelbase_m)
 
 
-def ackermann(speed_mps: float, acceleration_mps2: float, curvature_per_m: float) -> Ackermann:
-    return Ackermann(speed_mps, acceleration_mps2, steering_angle(curvature_per_m))
+def ackermann(
+    speed_mps: float, acceleration_mps2: float, curvature_per_m: float, car: VehicleGeometry = EMBEDDED
+) -> Ackermann:
+    return Ackermann(speed_mps, acceleration_mps2, steering_angle(curvature_per_m, car))
 
 
 def servo_acceleration(command: Ackermann, speed_mps: float) -> float:
@@ -53,15 +57,15 @@ def servo_acceleration(command: Ackermann, speed_mps: float) -> float:
     return float(np.clip(wanted, -limit, limit)) if limit > 0 else wanted
 
 
-def pedals(acceleration_mps2: float, curvature_per_m: float) -> Pedals:
+def pedals(acceleration_mps2: float, curvature_per_m: float, car: VehicleGeometry = EMBEDDED) -> Pedals:
     return Pedals(
         throttle=float(np.clip(acceleration_mps2 / FULL_THROTTLE_MPS2, 0.0, 1.0)),
         brake=float(np.clip(-acceleration_mps2 / FULL_BRAKE_MPS2, 0.0, 1.0)),
-        steer=float(np.clip(-steering_angle(curvature_per_m) / MAX_STEERING_ANGLE_RAD, -1.0, 1.0)),
+        steer=float(np.clip(-steering_angle(curvature_per_m, car) / car.max_steering_angle_rad, -1.0, 1.0)),
     )
 
 
-def from_pedals(command: Pedals) -> tuple[float, float]:
+def from_pedals(command: Pedals, car: VehicleGeometry = EMBEDDED) -> tuple[float, float]:
     """(acceleration m/s², curvature 1/m) of a vehicle under these pedals."""
     acceleration = command.throttle * FULL_THROTTLE_MPS2 - command.brake * FULL_BRAKE_MPS2
-    return acceleration, curvature(-command.steer * MAX_STEERING_ANGLE_RAD)
+    return acceleration, curvature(-command.steer * car.max_steering_angle_rad, car)

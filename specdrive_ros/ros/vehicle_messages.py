@@ -7,6 +7,7 @@ import numpy as np
 from specdrive_ros.controller import ControlCommand
 from specdrive_ros.errors import InputError
 from specdrive_ros.ros import vehicle_interface
+from specdrive_ros.ros.vehicle_geometry import EMBEDDED, VehicleGeometry
 
 MESSAGE_OF_OUTPUT = {
     "ackermann": ("ackermann_msgs", "AckermannDrive"),
@@ -27,14 +28,14 @@ def message_type(output: str) -> type:
         ) from error
 
 
-def message_of(output: str, command: ControlCommand) -> object:
-    """A controller's command as the message of `output`."""
-    return _WRITERS[output](command)
+def message_of(output: str, command: ControlCommand, car: VehicleGeometry = EMBEDDED) -> object:
+    """A controller's command as the message of `output`, for a car of this geometry."""
+    return _WRITERS[output](command, car)
 
 
-def _ackermann(command: ControlCommand) -> object:
+def _ackermann(command: ControlCommand, car: VehicleGeometry) -> object:
     wanted = vehicle_interface.ackermann(
-        command.speed_mps, command.acceleration_mps2, command.curvature_per_m
+        command.speed_mps, command.acceleration_mps2, command.curvature_per_m, car
     )
     return message_type("ackermann")(
         speed=wanted.speed_mps,
@@ -43,8 +44,8 @@ def _ackermann(command: ControlCommand) -> object:
     )
 
 
-def _carla(command: ControlCommand) -> object:
-    wanted = vehicle_interface.pedals(command.acceleration_mps2, command.curvature_per_m)
+def _carla(command: ControlCommand, car: VehicleGeometry) -> object:
+    wanted = vehicle_interface.pedals(command.acceleration_mps2, command.curvature_per_m, car)
     return message_type("carla")(throttle=wanted.throttle, brake=wanted.brake, steer=wanted.steer)
 
 

@@ -100,4 +100,4 @@ def test_interfaces_of_the_sourced_ros_are_not_built(bootstrap, monkeypatch, tmp
     manifest.touch()
     monkeypatch.setenv("AMENT_PREFIX_PATH", str(tmp_path / "ros"))
     packages = bootstrap.message_packages(bootstrap.SystemRos("jazzy", ""))
-    assert [path.name for path in packages[1:]] == ["carla_msgs"]
+    assert [path.name for path in packages[1:]] == ["carla_msgs", "tf2_msgs"]

@@ -68,7 +68,7 @@ def test_colcon_takes_every_package_for_a_ros_package(checkout):
         check=True,
     ).stdout.splitlines()
     assert {line.split()[0]: line.split()[-1] for line in listed} == dict.fromkeys(
-        ["specdrive_ros", "ackermann_msgs", "carla_msgs"], "(ros.ament_cmake)"
+        ["specdrive_ros", "ackermann_msgs", "carla_msgs", "tf2_msgs"], "(ros.ament_cmake)"
     )
 
 

@@ -88,6 +88,19 @@ def test_carla_remaps_by_role_name_and_bridge(real_launch):
         nodes_of(real_launch, "carla", bridge="sail")
 
 
+def test_vehicle_info_is_the_car_s_and_a_rear_axle_that_is_given_wins(real_launch):
+    launching = importlib.import_module("specdrive_ros.ros.launching")
+    nodes = nodes_of(real_launch, "carla", role_name="hero")
+    for name in ("planner", "controller"):
+        assert remaps(nodes[name])["~/input/vehicle_info"] == "/carla/hero/vehicle_info"
+    assert "~/input/vehicle_info" not in remaps(nodes_of(real_launch, "replay", bag="/data/drive")["planner"])
+    assert launching.rear_axle({"rear_axle_x_m": "auto"}, -1.4) == {"rear_axle_x_m": -1.4}
+    given = launching.rear_axle({"rear_axle_x_m": "-1.5"}, -1.4)
+    assert given == {"rear_axle_x_m": -1.5, "use_vehicle_info": False}
+    with pytest.raises(ValueError, match="rear_axle_x_m:=soon; should be a number"):
+        nodes_of(real_launch, "carla", rear_axle_x_m="soon")
+
+
 def test_autoware_gets_its_names_by_arguments_and_no_controller(real_launch):
     nodes = nodes_of(
         real_launch, "planner", controller="false", autoware_output="true", images="/camera0/image_raw",

@@ -58,7 +58,7 @@ def test_static_transforms_complete_the_way_and_move_nothing():
 
 def test_the_rear_axle_of_a_car_that_is_known_by_its_middle():
     heard = []
-    take = _shifting(-1.4, heard.append)
+    take = _shifting(lambda frame: -1.4, heard.append)
     message = Odometry()
     message.pose.pose.position.x, message.pose.pose.position.y = 10.0, 20.0
     message.pose.pose.orientation = yaw_quaternion(np.pi / 2)
@@ -75,6 +75,7 @@ def test_the_rear_axle_of_a_car_that_is_known_by_its_middle():
 def test_tf_without_its_messages_is_one_clear_error(monkeypatch):
     settings = {spec.name: spec.default for spec in odometry_parameters(read_only=True)}
     check_odometry_source(settings)
-    monkeypatch.setitem(__import__("sys").modules, "tf2_msgs", None)
+    for name in ("tf2_msgs", "tf2_msgs.msg"):
+        monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(InputError, match="tf2_msgs, which is not installed"):
         check_odometry_source(settings | {"odometry_source": "tf"})
