@@ -10,7 +10,10 @@ from pathlib import Path
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA
-from specdrive_ros.yaml_file import read_yaml
+from specdrive_ros.validation import is_count, is_number, require
+from specdrive_ros.yaml_file import known_names, read_yaml
+
+CONFIG = Path("config")
 
 
 @dataclass(frozen=True)
@@ -36,44 +39,20 @@ class ModelSettings:
     scenarios: tuple[str, ...] = ()
 
     def __post_init__(self):
-        _require(
-            bool(self.cameras) and _different_names(self.cameras),
-            "cameras",
-            "a list of different names",
-            list(self.cameras),
-        )
-        _require(
-            self.frames_per_camera == FRAMES_PER_CAMERA,
-            "frames_per_camera",
-            FRAMES_PER_CAMERA,
-            self.frames_per_camera,
-        )
-        _require(self.frame_step_s == FRAME_STEP_S, "frame_step_s", FRAME_STEP_S, self.frame_step_s)
-        _require(
-            _whole(self.max_new_tokens) and self.max_new_tokens >= 2,
-            "max_new_tokens",
-            "a whole number of at least 2",
-            self.max_new_tokens,
-        )
-        _require(
-            _whole(self.action_steps) and self.action_steps >= 1,
-            "action_steps",
-            "a whole number of at least 1",
-            self.action_steps,
-        )
-        _require(
-            type(self.action_noise) in (int, float) and 0 <= self.action_noise <= 1,
-            "action_noise",
-            "a number from 0 to 1",
-            self.action_noise,
-        )
-        _require(isinstance(self.draft, str) and self.draft != "", "draft", "none or names joined by +", self.draft)
-        _require(
-            _different_names(self.scenarios),
-            "scenarios",
-            "a list of different names",
-            list(self.scenarios),
-        )
+        names = "a list of different names"
+        rules = {
+            "cameras": (bool(self.cameras) and _different_names(self.cameras), names),
+            "frames_per_camera": (self.frames_per_camera == FRAMES_PER_CAMERA, FRAMES_PER_CAMERA),
+            "frame_step_s": (self.frame_step_s == FRAME_STEP_S, FRAME_STEP_S),
+            "max_new_tokens": (is_count(self.max_new_tokens, 2), "a whole number of at least 2"),
+            "action_steps": (is_count(self.action_steps), "a whole number of at least 1"),
+            "action_noise": (is_number(self.action_noise) and 0 <= self.action_noise <= 1, "a number from 0 to 1"),
+            "draft": (isinstance(self.draft, str) and self.draft != "", "none or names joined by +"),
+            "scenarios": (_different_names(self.scenarios), names),
+        }
+        for name, (holds, rule) in rules.items():
+            value = getattr(self, name)
+            require(holds, name, rule, list(value) if isinstance(value, tuple) else value)
 
 
 def find_model(model: str | Path) -> ModelSettings:
@@ -81,11 +60,7 @@ def find_model(model: str | Path) -> ModelSettings:
     folder = Path(model)
     if (folder / "config.json").is_file():
         settings = folder / "model.yaml"
-        return (
-            replace(_read(settings, folder), checkpoint=folder)
-            if settings.is_file()
-            else ModelSettings(folder)
-        )
+        return replace(_read(settings, folder), checkpoint=folder) if settings.is_file() else ModelSettings(folder)
     if folder.is_dir():
         raise InputError(
             f"{folder}: no config.json; a model's folder holds config.json, model.safetensors and the graphs"
@@ -117,28 +92,12 @@ def _read(path: Path, base: Path) -> ModelSettings:
 
 
 def _config_folders() -> list[Path]:
-    return [root / "config" for root in data_roots()]
+    return [root / CONFIG for root in data_roots()]
 
 
 def _names() -> list[str]:
-    return sorted(
-        {
-            path.stem
-            for folder in _config_folders()
-            for path in folder.glob("*.yaml")
-            if ".param" not in path.name
-        }
-    )
+    return [name for name in known_names(CONFIG) if ".param" not in name]
 
 
 def _different_names(values: tuple) -> bool:
     return all(isinstance(name, str) and name for name in values) and len(set(values)) == len(values)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require(holds: bool, name: str, rule: object, value: object) -> None:
-    if not holds:
-        raise InputError(f"{name} must be {rule}, got {value!r}")

@@ -43,8 +43,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Raises InputError for a device, model, precision, draft or file that is not right."""
     from specdrive_ros.budget.device import DEVICES
-    from specdrive_ros.budget.yaml_file import known_names
     from specdrive_ros.errors import InputError
+    from specdrive_ros.yaml_file import known_names
 
     if args.check:
         return _check(args)
@@ -84,8 +84,8 @@ def _question(args: Namespace):
 def _all_devices(args: Namespace) -> int:
     """A line for each known device; one that cannot compute in the precision says so."""
     from specdrive_ros.budget.device import DEVICES
-    from specdrive_ros.budget.yaml_file import known_names
     from specdrive_ros.errors import InputError
+    from specdrive_ros.yaml_file import known_names
 
     plan, model_on = _question(args)
     rows, documents = [], []

@@ -13,7 +13,6 @@ Knows token ids only; the tokenizer they are of is recognised by its fingerprint
 import heapq
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.decoding.token_tree import ROOT, TokenTree
 from specdrive_ros.draft.draft import DraftContext
 from specdrive_ros.errors import InputError
@@ -171,13 +171,11 @@ class Phrasebook:
         arrays = {"tokens": self.tokens, "counts": counts, "first_child": self.first_child}
         about = {"kind": self.name, "version": VERSION, "tokenizer": fingerprint, "end": json.dumps(self.end)}
         path = Path(path)
-        unfinished = path.with_suffix(".unfinished")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(arrays, unfinished, metadata=about)
-            os.replace(unfinished, path)
+            with atomic_write(path) as unfinished:
+                save_file(arrays, unfinished, metadata=about)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
             raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
     @classmethod

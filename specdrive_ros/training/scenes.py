@@ -14,7 +14,6 @@ Knows the simulated world; knows no model and no torch.
 
 import copy
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.errors import InputError
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
 from specdrive_ros.sim.camera import render
@@ -231,9 +231,8 @@ def write_shard(path: Path, episodes: list[dict]) -> int:
         "sample_spans": spans,
         "sample_words": np.frombuffer(json.dumps([sample["words"] for sample in samples]).encode(), np.uint8),
     }
-    unfinished = path.with_suffix(".unfinished")
-    save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(SCENE_LABELS)})
-    os.replace(unfinished, path)
+    with atomic_write(path) as unfinished:
+        save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(SCENE_LABELS)})
     return len(samples)
 
 
