@@ -4,13 +4,12 @@ Thin: arguments in, lines or one JSON document out. The measuring is in `evaluat
 `bench_cycle.py` and `bench_node.py` have the other three.
 """
 
-import json
-import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 from specdrive_ros.cli import bench_cycle, bench_long, bench_node
+from specdrive_ros.cli.answer import json_text, print_answer
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
@@ -75,10 +74,9 @@ def _write(args: Namespace, measure: Callable[[Namespace], dict], lines_of: Call
 
     out = args.out and prepare_out_file(args.out)
     document = measure(args)
-    text = json.dumps(document, indent=1) + "\n"
     if out:
-        out.write_text(text, encoding="utf-8")
-    sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
+        out.write_text(json_text(document), encoding="utf-8")
+    print_answer(args, document, lines_of(document))
     return 0
 
 

@@ -1,10 +1,10 @@
 """`specdrive serve`: the planner for simulators that ask over gRPC. Thin: the work is in `alpasim/`."""
 
-import json
 import logging
 import sys
 from argparse import ArgumentParser, Namespace
 
+from specdrive_ros.cli.answer import print_json
 from specdrive_ros.cli.replay import parse_cameras
 from specdrive_ros.errors import InputError
 
@@ -103,7 +103,7 @@ def report(service, as_json: bool) -> None:
     """What was answered, on stdout as JSON or on stderr as a line."""
     totals = {"version": 1, "answers": dict(service.totals), "refused": dict(service.refused)}
     if as_json:
-        print(json.dumps(totals, indent=2))
+        print_json(totals)
         return
     parts = [f"{count} {name}" for name, count in (service.totals + service.refused).items()]
     print("answered " + (", ".join(parts) or "nothing"), file=sys.stderr)
