@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.geometry import in_frame, out_of_frame, rotation_about_z, wrap_angle
 from specdrive_ros.shapes import NANOSECONDS
 
 NO_TRAJECTORY = "no trajectory yet"
@@ -170,8 +171,7 @@ class PoseTrack:
         if len(self._samples) < 2:
             return 0.0
         before, last = self._samples[-2], self._samples[-1]
-        turned = (last.yaw - before.yaw + np.pi) % (2 * np.pi) - np.pi
-        return turned / ((last.stamp_ns - before.stamp_ns) / NANOSECONDS)
+        return float(wrap_angle(last.yaw - before.yaw)) / ((last.stamp_ns - before.stamp_ns) / NANOSECONDS)
 
 
 def _advance(sample: PoseSample, yaw_rate: float, dt_s: float) -> tuple[float, float, float]:
@@ -237,8 +237,7 @@ class TrajectoryController:
 
     def _place(self, trajectory: EgoTrajectory) -> _PlacedTrajectory:
         x, y, yaw = self._track.at(trajectory.t0_ns)
-        rotation = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
-        points = np.vstack([np.zeros((1, 2)), trajectory.xy]) @ rotation.T + (x, y)
+        points = out_of_frame(np.vstack([np.zeros((1, 2)), trajectory.xy]), (x, y), rotation_about_z(yaw)[:2, :2])
         first_speed = trajectory.speed_mps[:1]
         return _PlacedTrajectory(
             t0_ns=trajectory.t0_ns,
@@ -300,9 +299,8 @@ class TrajectoryController:
         wanted = abs(speed_mps) * config.lookahead_time_s
         lookahead = float(np.clip(wanted, config.lookahead_min_m, config.lookahead_max_m))
         x, y, yaw = pose
-        goal = _point_ahead(self._placed, np.array([x, y]), lookahead) - (x, y)
-        forward = np.cos(yaw) * goal[0] + np.sin(yaw) * goal[1]
-        left = -np.sin(yaw) * goal[0] + np.cos(yaw) * goal[1]
+        goal = _point_ahead(self._placed, np.array([x, y]), lookahead)
+        forward, left = in_frame(goal, (x, y), rotation_about_z(yaw)[:2, :2])
         if forward <= 0:
             return self._curvature
         curvature = 2.0 * left / (forward * forward + left * left)

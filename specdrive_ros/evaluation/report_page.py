@@ -113,6 +113,11 @@ def page(title: str, body: str) -> str:
     )
 
 
+def card(title: str, content: str) -> str:
+    """A block of the page under a heading. title: plain text; content: HTML."""
+    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'
+
+
 def table(head: Sequence, rows: Iterable[Sequence]) -> str:
     """Cells are plain text or numbers."""
 

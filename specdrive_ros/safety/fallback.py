@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specdrive_ros.geometry import arc_end, yaw_from_matrix
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import WAYPOINT_TIMES_S
@@ -45,7 +46,7 @@ def stop_from(t0_ns: int, v0_mps: float, curvature: float) -> Plan:
         xyz=path.xyz,
         yaw=path.yaw,
         speed_mps=path.speed_mps,
-        acceleration=np.diff(path.speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0),
+        acceleration=accelerations(path.speed_mps, v0_mps),
         curvature=np.full_like(path.yaw, curvature),
         v0_mps=v0_mps,
     )
@@ -57,9 +58,12 @@ def braking(times_s: np.ndarray, v0_mps: float, curvature: float) -> Braking:
     direction = np.sign(v0_mps)
     distance_m = v0_mps * braking_s - direction * DECELERATION_MPS2 * braking_s**2 / 2
     yaw = curvature * distance_m
-    chord_m = distance_m * np.sinc(yaw / (2 * np.pi))  # an arc's chord stands at half its angle
-    xyz = np.stack([chord_m * np.cos(yaw / 2), chord_m * np.sin(yaw / 2), np.zeros_like(yaw)], axis=-1)
-    return Braking(xyz, yaw, v0_mps - direction * DECELERATION_MPS2 * braking_s)
+    return Braking(arc_end(distance_m, yaw), yaw, v0_mps - direction * DECELERATION_MPS2 * braking_s)
+
+
+def accelerations(speed_mps: np.ndarray, v0_mps: float) -> np.ndarray:
+    """[64] m/s² between t0 and the first waypoint, then from waypoint to waypoint."""
+    return np.diff(speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0)
 
 
 def present_curvature(history: EgoHistory) -> float:
@@ -68,7 +72,6 @@ def present_curvature(history: EgoHistory) -> float:
     travelled_m = float(np.linalg.norm(np.diff(history.xyz[recent], axis=0), axis=1).sum())
     if travelled_m < STANDSTILL_M:
         return 0.0
-    earlier = history.rotation[recent][0]
-    turned = -np.arctan2(earlier[1, 0], earlier[0, 0])  # the ego's own yaw at t0 is zero
+    turned = -yaw_from_matrix(history.rotation[recent][0])  # the ego's own yaw at t0 is zero
     direction = 1.0 if history.speed_mps >= 0 else -1.0
     return float(np.clip(direction * turned / travelled_m, -CURVATURE_LIMIT_PER_M, CURVATURE_LIMIT_PER_M))

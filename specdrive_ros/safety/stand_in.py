@@ -8,14 +8,12 @@ Remembers the last valid plan and what was published last. Knows nothing of ROS 
 from dataclasses import dataclass, replace
 from threading import RLock
 
-import numpy as np
-
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.safety.fallback import comfortable_stop, stop_from
 from specdrive_ros.safety.plan_checks import PlanLimits, violations
-from specdrive_ros.safety.republish import LONGEST_AGE_S, followed, re_expressed
-from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_TIMES_S
+from specdrive_ros.safety.republish import LONGEST_AGE_S, followed, motion_on, re_expressed
+from specdrive_ros.shapes import NANOSECONDS
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class StandIn:
             t0_ns = max(t0_ns, self._published.t0_ns)
             if self._stopping:
                 return self._publish(followed(self._published, t0_ns), False, why_not)
-            speed_mps, curvature = _motion_at(self._published, t0_ns)
+            speed_mps, curvature = motion_on(self._published, (t0_ns - self._published.t0_ns) / NANOSECONDS)
             return self._publish(stop_from(t0_ns, speed_mps, curvature), False, why_not)
 
     def _why_not(self, t0_ns: int, waited_s: float) -> str:
@@ -98,11 +96,3 @@ class StandIn:
             plan = replace(plan, reasoning="", token_ids=())
         self._published, self._stopping = plan, not republished
         return Substitute(plan, republished, why_not)
-
-
-def _motion_at(plan: Plan, t0_ns: int) -> tuple[float, float]:
-    """(speed m/s, curvature 1/m) of a car that follows the plan, at an instant."""
-    age_s = (t0_ns - plan.t0_ns) / NANOSECONDS
-    times = np.concatenate([[0.0], WAYPOINT_TIMES_S])
-    speed = np.interp(age_s, times, np.concatenate([[plan.v0_mps], plan.speed_mps]))
-    return float(speed), float(np.interp(age_s, WAYPOINT_TIMES_S, plan.curvature))

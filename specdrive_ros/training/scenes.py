@@ -24,6 +24,7 @@ from safetensors.numpy import save_file
 
 from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.errors import InputError
+from specdrive_ros.geometry import rotation_about_z
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.interventions import intervene
@@ -284,8 +285,4 @@ def shard_paths(folder: Path) -> list[Path]:
 def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[N, 3] x, y, yaw -> xyz [N, 3] (z = 0) and rotation matrices [N, 3, 3]."""
     xyz = np.concatenate([poses[:, :2], np.zeros((len(poses), 1))], axis=1)
-    rotation = np.zeros((len(poses), 3, 3))
-    cos, sin = np.cos(poses[:, 2]), np.sin(poses[:, 2])
-    rotation[:, 0, 0], rotation[:, 0, 1], rotation[:, 1, 0], rotation[:, 1, 1] = cos, -sin, sin, cos
-    rotation[:, 2, 2] = 1.0
-    return xyz, rotation
+    return xyz, rotation_about_z(poses[:, 2])
