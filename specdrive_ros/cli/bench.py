@@ -7,10 +7,14 @@ Thin: arguments in, lines or one JSON document out. The measuring is in `evaluat
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdrive_ros.cli import bench_cycle, bench_long, bench_node
 from specdrive_ros.cli.answer import json_text, print_answer
 from specdrive_ros.errors import InputError
+
+if TYPE_CHECKING:
+    from specdrive_ros.evaluation.phrase_benchmark import PhraseResult
 
 EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
 
@@ -107,7 +111,10 @@ def ids_as_tokens(lines: list[str], tokenizer: Path) -> list[tuple[int, ...]]:
     return [(*(token + 1 for token in library.encode(line, add_special_tokens=False).ids), 0) for line in lines]
 
 
-def phrase_row(result) -> dict:
+def phrase_row(result: "PhraseResult") -> dict:
+    """A row of the document, as `bench decode --json` prints it."""
+    from specdrive_ros.decoding.statistics import routine_share
+
     return {
         "draft": "phrasebook",
         "shape": result.shape,
@@ -115,7 +122,7 @@ def phrase_row(result) -> dict:
         "tokens": result.tokens,
         "target_passes": result.target_passes,
         "accepted_length": round(result.accepted_length, 4),
-        "routine_share": round(1 - 1 / result.accepted_length, 4),
+        "routine_share": round(routine_share(result.tokens, result.target_passes), 4),
         "by_split": [round(length, 4) for length in result.by_split],
         "accepted_length_first_guessed": round(result.guessed, 4),
         "accepted_length_unseen": None if result.unseen is None else round(result.unseen, 4),

@@ -37,6 +37,8 @@ class Decoder(Protocol):
 
 
 class AutoregressiveDecoder:
+    """One token a pass, or those that close the reasoning together. choose: from masked logits."""
+
     spare_rows, reads_taps = 0, False
 
     def __init__(self, networks: TargetNetworks, rules: ReasoningRules, choose: Choose = greedy):

@@ -16,7 +16,8 @@ from specdrive_ros.draft.dflash_network import DFlash
 from specdrive_ros.draft.eagle3_network import Eagle3
 from specdrive_ros.draft.layout import read_draft_config, write_draft_config
 from specdrive_ros.errors import InputError
-from specdrive_ros.target.checkpoint import WEIGHTS, check_names_and_shapes, read_weights
+from specdrive_ros.runtime.weights_file import WEIGHTS
+from specdrive_ros.target.checkpoint import check_names_and_shapes, read_weights
 from specdrive_ros.target.config import TextConfig
 
 T = TypeVar("T")

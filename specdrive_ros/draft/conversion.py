@@ -21,7 +21,7 @@ from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.layout import CONFIG, sizes_as_json
 from specdrive_ros.draft.taps import eagle3_taps
 from specdrive_ros.errors import InputError
-from specdrive_ros.target.checkpoint import WEIGHTS
+from specdrive_ros.runtime.weights_file import WEIGHTS
 from specdrive_ros.target.config import TextConfig
 
 PUBLISHED, SPECULATORS = "published", "speculators"

@@ -12,7 +12,7 @@ from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.cycle import Planner
 from specdrive_ros.evaluation.drive import DriveLog, drive_all_offline
 from specdrive_ros.runtime.export import export_checkpoint
-from specdrive_ros.target.checkpoint import WEIGHTS
+from specdrive_ros.runtime.weights_file import WEIGHTS
 from specdrive_ros.training.scenes import VALIDATION_SEED_BASE
 
 LATENCY_S = 0.25
