@@ -15,8 +15,14 @@ from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.model_settings import find_model
 from specdrive_ros.sim.scenario import choose_families
-from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
-                                            write_shard)
+from specdrive_ros.training.scenes import (
+    TRAIN_SEED_BASE,
+    VALIDATION_SEED_BASE,
+    EpisodePlan,
+    record_episodes,
+    worlds,
+    write_shard,
+)
 
 EPISODES_PER_SHARD = 32
 LEAST_SAMPLE_STEP_S, LONGEST_SAMPLE_STEP_S = 0.4, 60.0  # four frames; longer than an episode
