@@ -105,6 +105,7 @@ class Scenery:
 
 
 def lit(ambient: np.ndarray | RGB, rgb: RGB) -> tuple[int, int, int]:
+    """A surface's colour under ambient light, a factor for each channel."""
     r, g, b = (int(min(255.0, c * a)) for c, a in zip(rgb, ambient))
     return r, g, b
 
