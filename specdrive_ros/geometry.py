@@ -90,7 +90,7 @@ def slerp(start: np.ndarray, end: np.ndarray, fraction: np.ndarray) -> np.ndarra
 
 
 def in_frame(xyz: np.ndarray, origin: np.ndarray, rotation: np.ndarray) -> np.ndarray:
-    """World points [..., 3] seen from a body at `origin` [3] turned by `rotation` [3, 3]; likewise in the plane, [2]."""
+    """World points [..., 3] seen from a body at `origin` [3] turned by `rotation` [3, 3]. Works in 2-D, too."""
     return (np.asarray(xyz, np.float64) - origin) @ rotation
 
 

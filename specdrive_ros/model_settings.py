@@ -1,7 +1,7 @@
 """A model by name or folder: where its checkpoint is and how a cycle uses it. Knows no networks.
 
-A name is a file of `config/` (`mini` is `config/mini.yaml`). A folder is a checkpoint in the released layout;
-a `model.yaml` in it says what a file of `config/` would say, without one the defaults below hold.
+A name stands for a file in `config/` (`mini` is `config/mini.yaml`). A folder is a checkpoint in the released layout; a
+`model.yaml` in it has the same keys as such a file, and without one the defaults below apply.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -20,12 +20,12 @@ CONFIG = Path("config")
 class ModelSettings:
     """checkpoint:        folder of the weights, tokenizer and graphs
     cameras:           names in the order of the prompt
-    frames_per_camera: and their distance in time `frame_step_s`, seconds
+    frames_per_camera: frames of each camera in the prompt, `frame_step_s` seconds apart
     max_new_tokens:    the longest reasoning, with the two tokens that close it
     action_steps:      Euler steps of the action head
-    action_noise:      spread of the noise they start from; 0 is its centre, the same for every seed
-    draft:             what speeds the reasoning up unless asked otherwise, as `a+b`; as far as the folder has them
-    scenarios:         families of scenes it was trained in, what "all" means when it drives; empty: every family
+    action_noise:      spread of the noise they start from; 0 starts from its centre, whatever the seed
+    draft:             default drafts, as `a+b`; those that the folder lacks are left out
+    scenarios:         families of scenes it was trained in, which is what `--scenario all` drives; empty: every family
     """
 
     checkpoint: Path

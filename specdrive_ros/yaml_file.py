@@ -1,6 +1,6 @@
-"""YAML files: found by name in the package's data, read whole, or one error that names the file.
+"""Finds YAML files by name in the package's data and reads them; every failure is one error that names the file.
 
-Does not know what should stand in them.
+Does not know what they should contain.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def read_yaml(path: Path) -> object:
-    """What stands in the file, None where it is empty. Raises InputError for whatever cannot be read."""
+    """The file's content, None if it is empty. Raises InputError for a file that cannot be read."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
