@@ -20,7 +20,7 @@ class TokenTree:
     """n proposed tokens; n may be 0.
 
     tokens:    [n] token ids
-    parents:   [n] index of each node's parent, smaller than its own; -1 is the root, the newest token, not a node itself
+    parents:   [n] index of each node's parent, smaller than its own; -1 is the root, the newest token, itself no node
     log_probs: [n] log-probability of the path from the root to the node, under the proposer
     proposers: [n] which draft each node is credited to; () where one draft proposed all
 

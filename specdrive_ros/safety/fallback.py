@@ -1,6 +1,6 @@
 """What is driven when there is no plan: a comfortable stop along the present curvature.
 
-Knows nothing of why it is needed, and sees no obstacles.
+Does not know why it is needed, and sees no obstacles.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from specdrive_ros.shapes import WAYPOINT_TIMES_S
 
 DECELERATION_MPS2 = 2.0
 CURVATURE_LIMIT_PER_M = 0.2
-LATERAL_LIMIT_MPS2 = 9.0  # a curve that asks for more is a false reading: no tyre holds it
+LATERAL_LIMIT_MPS2 = 9.0  # a curve that needs more must be a false reading: no tyre holds it
 CURVATURE_SPAN = 5  # history steps the present curvature is taken from
-STANDSTILL_M = 0.25  # travelled less than this in that span, the curvature is unknown and taken as zero
+STANDSTILL_M = 0.25  # with less travelled in that span, the curvature is unknown and taken as zero
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Braking:
 
 
 def comfortable_stop(observation: Observation) -> Plan:
-    """Brakes to a standstill and stays there; no reasoning. A car that rolls backwards stops likewise."""
+    """Brakes to a standstill and stays there, without reasoning; also for a car that rolls backwards."""
     history = observation.history
     return stop_from(observation.t0_ns, history.speed_mps, present_curvature(history))
 
@@ -53,7 +53,7 @@ def stop_from(t0_ns: int, v0_mps: float, curvature: float) -> Plan:
 
 
 def braking(times_s: np.ndarray, v0_mps: float, curvature: float) -> Braking:
-    """Where a car is that begins to brake comfortably at time 0."""
+    """Where a car that begins to brake comfortably at time 0 is at each of `times_s` [n]."""
     braking_s = np.minimum(times_s, abs(v0_mps) / DECELERATION_MPS2)
     direction = np.sign(v0_mps)
     distance_m = v0_mps * braking_s - direction * DECELERATION_MPS2 * braking_s**2 / 2

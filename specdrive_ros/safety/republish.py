@@ -1,7 +1,7 @@
-"""A plan of an earlier instant as seen from a later one: same path over ground, same times, another origin.
+"""An earlier plan re-expressed at a later instant: same path over ground, same times, another origin.
 
-Where the ego was when the plan was made comes from its history; without odometry the ego is taken to be where the plan
-has it by now. Behind the plan's last waypoint the car brakes comfortably along the last curvature.
+The history says where the ego was when the plan was made; without odometry, the ego is assumed to be where the plan has
+it by now. After the plan's last waypoint the car brakes comfortably along the last curvature.
 """
 
 from dataclasses import replace
@@ -14,13 +14,13 @@ from specdrive_ros.plan import Plan
 from specdrive_ros.safety.fallback import accelerations, braking
 from specdrive_ros.shapes import HISTORY_TIMES_S, NANOSECONDS, WAYPOINT_TIMES_S
 
-LONGEST_AGE_S = float(-HISTORY_TIMES_S[0])  # further back the history does not reach
+LONGEST_AGE_S = float(-HISTORY_TIMES_S[0])  # the history reaches no further back
 
 
 def re_expressed(plan: Plan, t0_ns: int, history: EgoHistory) -> Plan:
     """The plan in the ego frame at `t0_ns`, at which `history` ends.
 
-    Raises ValueError for a plan that is newer, or older than the history reaches.
+    Raises ValueError for a plan that is newer than `t0_ns`, or older than the history reaches.
     """
     age_s = (t0_ns - plan.t0_ns) / NANOSECONDS
     if not 0 <= age_s <= LONGEST_AGE_S:
@@ -31,7 +31,7 @@ def re_expressed(plan: Plan, t0_ns: int, history: EgoHistory) -> Plan:
 
 
 def followed(plan: Plan, t0_ns: int) -> Plan:
-    """The plan in the frame of a car that has followed it exactly until `t0_ns`."""
+    """The plan in the frame of a car that has followed it exactly up to `t0_ns`."""
     age_s = max(0.0, (t0_ns - plan.t0_ns) / NANOSECONDS)
     position, heading = pose_on(plan, age_s)
     origin = in_frame(np.zeros(3), position, rotation_about_z(heading))
@@ -39,13 +39,13 @@ def followed(plan: Plan, t0_ns: int) -> Plan:
 
 
 def pose_on(plan: Plan, age_s: float) -> tuple[np.ndarray, float]:
-    """(xyz, yaw) of a car on the plan so long after its t0, in its frame."""
+    """(xyz [3], yaw) of a car on the plan `age_s` after its t0, in the plan's frame."""
     times, xyz, yaw = _with_origin(plan)[:3]
     return np.array([np.interp(age_s, times, column) for column in xyz.T]), float(np.interp(age_s, times, yaw))
 
 
 def motion_on(plan: Plan, age_s: float) -> tuple[float, float]:
-    """(speed m/s, curvature 1/m) of a car on the plan so long after its t0."""
+    """(speed m/s, curvature 1/m) of a car on the plan `age_s` after its t0."""
     times, _, _, speed, curvature = _with_origin(plan)
     return float(np.interp(age_s, times, speed)), float(np.interp(age_s, times, curvature))
 
