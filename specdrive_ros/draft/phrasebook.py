@@ -1,9 +1,9 @@
 """The phrasebook: what a driver usually says next. A trie of chains of causation with counts; no network.
 
-Holds every known sentence from its beginning and every stretch of up to `CONTEXT` tokens, each with how often it was
-seen. After the words written so far the next one is predicted from the whole beginning, from ever shorter ends of it
-and from the bare word counts, each filling in for the one before by absolute discounting (Ney et al. 1994): a
-beginning that nobody wrote falls back on its longest known end. Sentences end with the tokens that close a reasoning.
+Holds every known sentence from its beginning and every stretch of up to `CONTEXT` tokens, each with its count. The
+next token is predicted from everything written so far, from ever shorter suffixes of it and from the bare token counts,
+each smoothing the one before by absolute discounting (Ney et al. 1994): a beginning never seen falls back on its longest
+known suffix. Sentences end with the tokens that close a reasoning.
 
     ./specdrive train draft --kind phrasebook --data data/mini --model mini
 
@@ -163,8 +163,6 @@ class Phrasebook:
             self._children[node] = children
         return children
 
-    # One file
-
     def save(self, path: str | Path, fingerprint: str) -> None:
         """fingerprint: of the tokenizer, see `TargetTokenizer.fingerprint`. The file appears whole or not at all."""
         counts = np.minimum(self.counts, np.iinfo(np.int32).max).astype(np.int32)  # half the bytes
@@ -180,7 +178,7 @@ class Phrasebook:
 
     @classmethod
     def load(cls, path: str | Path, fingerprint: str) -> "Phrasebook":
-        """Raises `InputError` where the file is none, is damaged, or is of another tokenizer."""
+        """Raises `InputError` if the file is missing, damaged or made for another tokenizer."""
         path = Path(path)
         learn = "learn one with: ./specdrive train draft --kind phrasebook"
         if not path.is_file():

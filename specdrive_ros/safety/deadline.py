@@ -53,7 +53,7 @@ class DeadlinePace:
         self.shortened = self.action_shortened = False
 
     def left_ms(self, reserved: Sequence[str] = AFTER_REASONING) -> float:
-        """Time left before the deadline, less what is reserved for later stages, by default those after the reasoning."""
+        """Time left before the deadline, less that reserved for later stages, by default those after the reasoning."""
         if self._deadline_ns is None:
             return float("inf")
         left = (self._deadline_ns - self._clock_ns()) / NANOSECONDS_PER_MS
