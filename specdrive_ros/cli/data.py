@@ -51,8 +51,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     generate.add_argument("--sample-every", type=float, default=1.5, metavar="S",
                           help="seconds between two instants (default %(default)s)")
     generate.add_argument("--twins", type=float, default=0.5, metavar="SHARE",
-                          help="share of episodes also recorded with one thing in the world changed, such as the lamp's "
-                               "colour or no lead; not with --driver (default %(default)s)")
+                          help="share of episodes also recorded with one thing in the world changed, such as the "
+                               "lamp's colour or no lead; not with --driver (default %(default)s)")
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",
                           help="let this model drive; the expert only labels what it would do instead (default: the "
                                "expert drives, with occasional disturbances)")

@@ -95,7 +95,8 @@ def verify(args: Namespace) -> int:
         row_of(v.entry) | {"fits": v.fits, "faults": list(v.faults), "unchecked": list(v.unchecked)} for v in verdicts
     ]
     lines = [f"{'ok   ' if row['fits'] else 'FAULT'}  {line_of(row)}" + _reasons(row) for row in rows]
-    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines or [f"{store.folder}: no engines"])
+    lines = lines or [f"{store.folder}: no engines"]
+    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines)
     return 0 if all(verdict.fits for verdict in verdicts) else 1
 
 

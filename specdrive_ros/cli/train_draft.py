@@ -71,7 +71,8 @@ def learn(args: Namespace) -> dict:
     checkpoint = find_model(args.model).checkpoint
     texts = read_lines(args.phrases) if args.phrases else sentences_of_scenes(args.data)
     out = args.out or checkpoint / DRAFTS_FOLDER
-    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), out / FILE if not args.out or out.is_dir() else out)
+    path = out / FILE if not args.out or out.is_dir() else out
+    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), path)
 
 
 def distil(args: Namespace) -> dict:

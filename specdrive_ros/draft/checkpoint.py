@@ -55,7 +55,7 @@ def load_draft_network(
 
 
 def published_names(weights: dict[str, T], config: Eagle3Config | DFlashConfig) -> dict[str, T]:
-    """A file's tensors, or where they lie, under the names of the kind's own repository, the target's copies left out."""
+    """A file's tensors, or their places, by the names of the kind's own repository, without copies of the target's."""
     if isinstance(config, DFlashConfig):
         return {name: value for name, value in weights.items() if name not in (*OF_THE_TARGET, "lm_head.weight")}
     return {

@@ -2,8 +2,8 @@
 
 Holds every known sentence from its beginning and every stretch of up to `CONTEXT` tokens, each with its count. The
 next token is predicted from everything written so far, from ever shorter suffixes of it and from the bare token counts,
-each smoothing the one before by absolute discounting (Ney et al. 1994): a beginning never seen falls back on its longest
-known suffix. Sentences end with the tokens that close a reasoning.
+each smoothing the one before by absolute discounting (Ney et al. 1994): a beginning never seen falls back on its
+longest known suffix. Sentences end with the tokens that close a reasoning.
 
     ./specdrive train draft --kind phrasebook --data data/mini --model mini
 

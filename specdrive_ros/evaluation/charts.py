@@ -22,9 +22,8 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], lab
     low, scale = low - margin, (WIDTH - LEFT - 90) / (high - low + 2 * margin)
     height, parts = 8 + ROW * len(rows), []
     if zero:
-        parts.append(
-            f'<line class="deadline" x1="{fixed(LEFT - low * scale)}" x2="{fixed(LEFT - low * scale)}" y1="0" y2="{height}"/>'
-        )
+        at = fixed(LEFT - low * scale)
+        parts.append(f'<line class="deadline" x1="{at}" x2="{at}" y1="0" y2="{height}"/>')
     for number, (name, mean, lower, upper) in enumerate(rows):
         y = 14 + ROW * number
         x = LEFT + (mean - low) * scale
@@ -60,7 +59,8 @@ def curves(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], label:
         stroke = f"stroke:{SHADES[number % len(SHADES)]};stroke-width:2" + (
             ";stroke-dasharray:6 3" if number % 2 else ""
         )
-        parts.append(f'<polyline style="{stroke}" points="{" ".join(f"{fixed(a)},{fixed(b)}" for a, b in zip(x, y))}"/>')
+        points = " ".join(f"{fixed(a)},{fixed(b)}" for a, b in zip(x, y))
+        parts.append(f'<polyline style="{stroke}" points="{points}"/>')
         ends.append((float(y[-1]), f"{name} {line[-1]:.3g}"))
     below = -np.inf
     for y, name in sorted(ends):
@@ -81,9 +81,8 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], l
         parts.append(text(LEFT - 10, y + 13, name, "end"))
         for number, share in enumerate(shares):
             wide = share * span
-            parts.append(
-                f'<rect x="{fixed(x)}" y="{y}" width="{fixed(max(wide, 0))}" height="17" style="fill:{SHADES[number]}"/>'
-            )
+            width, style = fixed(max(wide, 0)), f"fill:{SHADES[number]}"
+            parts.append(f'<rect x="{fixed(x)}" y="{y}" width="{width}" height="17" style="{style}"/>')
             if share >= 1 / 12:
                 parts.append(
                     f'<text x="{fixed(x + wide / 2)}" y="{y + 13}" text-anchor="middle" style="fill:#fff">'

@@ -32,7 +32,7 @@ class EgoState:
 
 @dataclass(frozen=True)
 class Command:
-    """What the driver asks of the car: acceleration along the heading, curvature of the rear axle's path, left positive."""
+    """What is asked of the car: acceleration along the heading, curvature of the rear axle's path (left positive)."""
 
     acceleration_mps2: float
     curvature_per_m: float

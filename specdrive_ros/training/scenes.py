@@ -151,9 +151,9 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
     return {key: episode[key] for key in ("frames", "scene", "geometry", "samples")}
 
 
-def record_drive(world: World, driver: Callable[[World], Command], family: str, seed: int, plan: EpisodePlan, first: int,
-                 instants: int | None = None) -> dict:
-    """One drive of at most so many instants 0.1 s apart, until the world has an outcome. `ends_well`: of every sample,
+def record_drive(world: World, driver: Callable[[World], Command], family: str, seed: int, plan: EpisodePlan,
+                 first: int, instants: int | None = None) -> dict:
+    """One drive of at most `instants` 0.1 s apart, until the world has an outcome. `ends_well`: for every sample,
     whether the expert's future from there on breaks no rule."""
     drawn = plan.frame_numbers(first)
     frames, scene, geometry, poses, samples, ends_well = [], [], [], [], [], []
@@ -177,8 +177,8 @@ def record_drive(world: World, driver: Callable[[World], Command], family: str, 
 
 
 def _add_twin(episode: dict, twin: dict) -> None:
-    """Those samples, with their four frames, in which the expert decides otherwise than in the episode at the same time,
-    and can still do so without harm."""
+    """Adds those samples, with their four frames, in which the expert decides differently than in the episode at the
+    same time, and can still do so without harm."""
     decided = {sample["words"]["time_s"]: _decision(sample) for sample in episode["samples"]}
     for sample, ends_well in zip(twin["samples"], twin["ends_well"]):
         if ends_well and decided.get(sample["words"]["time_s"], _decision(sample)) != _decision(sample):
