@@ -31,16 +31,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
     add_common(decode)
     decode.add_argument("--draft", nargs="+", default=["none", "carryover"], metavar="D",
-                        help="methods to measure; a+b is a company (default: none carryover)")
+                        help="methods to measure; a+b uses both drafts together (default: none carryover)")
     decode.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to decode (default %(default)s)")
     decode.add_argument("--modelled", action=BooleanOptionalAction, default=True,
-                        help="also count passes with trees as wide as pays on a large GPU, where a wide pass costs "
-                             "what a narrow one does: a model, marked as one")
+                        help="also count passes with the tree widths that pay off on a large GPU, where a wide pass "
+                             "costs as much as a narrow one: a model, and marked as such")
     decode.add_argument("--measure-costs", action="store_true",
-                        help="first measure what passes cost and keep the table beside the model: trees are then as "
-                             "wide as pays here (default: the table kept there, else that of mini on a CPU)")
+                        help="first measure what passes cost here and keep the table beside the model, to choose "
+                             "tree widths by (default: the table kept there, else that of mini on a CPU)")
     decode.add_argument("--phrases", type=Path, metavar="FILE",
-                        help="measure a phrasebook alone on a text, a chain of causation a line; needs no model")
+                        help="measure a phrasebook alone on a text with a chain of causation per line; needs no model")
     decode.add_argument("--tokenizer", type=Path, metavar="T",
                         help="with --phrases: a model's folder or a tokenizer.json (default: words and punctuation)")
     decode.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")

@@ -20,17 +20,17 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "drive": Command("drive the embedded world in closed loop, camera in, reasoning and trajectory out"),
-    "replay": Command("plan over recorded bags, offline and deterministic"),
-    "test": Command("pass the tests", extra="test"),
+    "replay": Command("plan over recorded bags, offline and deterministically"),
+    "test": Command("run the tests", extra="test"),
     "data": Command("make training data in the embedded world", extra="train"),
     "train": Command("train the target, or a draft for it, or post-train a draft", extra="train"),
     "bench": Command("measure ways of decoding against plain decoding, in one run"),
-    "ablate": Command("the paper's tables: drafts trained, measured and looked into, with intervals", extra="train"),
+    "ablate": Command("reproduce the paper's tables: train, measure and inspect drafts, with intervals", extra="train"),
     "export": Command("write the ONNX graphs of a checkpoint", extra="train"),
-    "checkpoint": Command("what a checkpoint holds and lacks; drafts to and from public layouts", extra="train"),
-    "engine": Command("compile graphs for a device; list, inspect, verify, prune what was compiled",
+    "checkpoint": Command("list what a checkpoint contains and lacks; convert drafts to and from public layouts", extra="train"),
+    "engine": Command("compile graphs for a device; list, inspect, verify, prune compiled engines",
                       extra="tensorrt-rtx"),
-    "budget": Command("what a planning cycle would take on a device: memory, stage times, whether the deadline holds"),
+    "budget": Command("predict a planning cycle on a device: memory, stage times, whether the deadline holds"),
     "serve": Command("serve the planner as a driver over AlpaSim's gRPC contract", extra="alpasim"),
     "golden": Command("compare this implementation with reference numbers", extra="train"),
 }

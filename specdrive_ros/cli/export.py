@@ -36,15 +36,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--compare",
         action=BooleanOptionalAction,
-        help="whether to run the graphs against PyTorch, which needs memory for weights (default: where there is some)",
+        help="whether to compare the graphs with PyTorch, which needs memory for weights (default: if there is enough)",
     )
     parser.add_argument(
         "--precision",
         choices=("fp32", "fp16", "bf16", "int8", "int4", "fp8", "int8w", "int4w"),
         default="fp32",
         metavar="P",
-        help="fp16, bf16 (for GPUs), int8, int4 (for CPUs), int8w, int4w, fp8 (weights alone, for engines): rewrites "
-        "MODEL's fp32 graphs into DIR and prints what it costs (default %(default)s)",
+        help="fp16, bf16 (for GPUs), int8, int4 (for CPUs), int8w, int4w, fp8 (weights only, for engines): rewrites "
+        "MODEL's fp32 graphs into DIR and prints the loss of accuracy (default %(default)s)",
     )
     parser.add_argument(
         "--cycles", type=int, default=20, metavar="N", help="with --precision: cycles to compare (default %(default)s)"

@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
                         help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
     target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
     target.add_argument("--start-from", type=Path, metavar="CHECKPOINT",
-                        help="begin with the weights of a checkpoint folder, not with chance")
+                        help="start from the weights of a checkpoint folder, not from random ones")
     target.add_argument("--vision-steps", type=int, default=3000,
                         help="steps of vision pretraining; 0 keeps the vision of --start-from (default %(default)s)")
     target.add_argument("--vision-learning-rate", type=float, default=1e-3,
