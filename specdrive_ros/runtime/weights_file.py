@@ -73,9 +73,8 @@ def weights_files(folder: Path) -> list[Path]:
         ) from None
     missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
     if missing:
-        raise InputError(
-            f"{folder}: the index names shards that are not there ({list_some(missing)}); fetch the missing shards"
-        )
+        which = f"{list_some(missing)}, which {'are' if len(missing) > 1 else 'is'} not there"
+        raise InputError(f"{folder}: the index names {which}; fetch the missing shards")
     return [folder / name for name in names]
 
 
