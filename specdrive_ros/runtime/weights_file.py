@@ -69,7 +69,7 @@ def weights_files(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: no {WEIGHTS} and no {INDEX}; it should be a checkpoint folder") from None
     except (OSError, ValueError):
         raise InputError(
-            f"{folder / INDEX}: no index of shards; it should map tensor names to files"
+            f"{folder / INDEX}: no index of shards; it should have a 'weight_map' of tensor names to files"
         ) from None
     missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
     if missing:
