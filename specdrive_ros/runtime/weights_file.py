@@ -74,7 +74,7 @@ def weights_files(folder: Path) -> list[Path]:
     missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
     if missing:
         which = f"{list_some(missing)}, which {'are' if len(missing) > 1 else 'is'} not there"
-        raise InputError(f"{folder}: the index names {which}; files not in the folder are not read, fetch what is missing")
+        raise InputError(f"{folder}: the index names {which}; files not in the folder are not read; fetch it")
     return [folder / name for name in names]
 
 
