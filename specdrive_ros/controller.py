@@ -1,10 +1,9 @@
-"""Follows a planned trajectory: pure pursuit for the path, a previewing speed loop for the time.
+"""Follows a planned trajectory: pure pursuit for the path, a speed loop with preview for the timing.
 
-A trajectory is given in the ego frame of *its own* t0. It is put into the odometry frame with the pose
-the odometry had at t0, not with the newest pose: the car has moved on while the plan was made, and a
-plan that is laid down at the newest pose starts late by just that much. Without trajectories or
-odometry that are fresh the car is braked along the last path. Knows nothing of ROS and of vehicles'
-pedals; time comes in as arguments.
+A trajectory is given in the ego frame of *its own* t0. It is placed in the odometry frame with the pose at t0, not the
+newest one: the car has moved on while the plan was made, and a plan placed at the newest pose would be late by just
+that much. Without a fresh trajectory and fresh odometry, the car is braked along the last path. Knows nothing of ROS or
+of pedals; time comes in as arguments.
 """
 
 from collections import deque
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.geometry import in_frame, out_of_frame, rotation_about_z, wrap_angle
 from specdrive_ros.shapes import NANOSECONDS
 
 NO_TRAJECTORY = "no trajectory yet"
@@ -22,7 +22,7 @@ FURTHEST_M, FASTEST_MPS = 1e9, 200.0  # no place on Earth is further off, no car
 
 @dataclass(frozen=True)
 class ControllerConfig:
-    """Dials of the controller. Lengths in m, times in s, accelerations in m/s², all positive."""
+    """Parameters of the controller. Lengths in m, times in s, accelerations in m/s², all positive."""
 
     trajectory_timeout_s: float = 0.5
     trajectory_max_age_s: float = 1.0
@@ -92,7 +92,7 @@ class ControlCommand:
 
 
 class PoseTrack:
-    """The odometry of the last seconds, in time order, so that the pose at a t0 can be looked up."""
+    """The odometry of the last few seconds, in time order, to look up the pose at a t0."""
 
     KEEP_S = 5.0
     EXTRAPOLATE_S = 0.25
@@ -107,9 +107,9 @@ class PoseTrack:
         return self._samples[-1] if self._samples else None
 
     def append(self, sample: PoseSample) -> bool:
-        """Adds a sample; True when it began a new track. Late and repeated stamps are dropped.
+        """Adds a sample; returns True if it started a new track. Late and repeated stamps are dropped.
 
-        Raises InputError for numbers that are not finite or no car's.
+        Raises InputError for numbers that are not finite or that no car can have.
         """
         values = (sample.x, sample.y, sample.yaw, sample.speed_mps)
         if not np.all(np.isfinite(values)):
@@ -138,9 +138,9 @@ class PoseTrack:
         return bool(moved > fastest * dt * 1.5 + self.TELEPORT_M)
 
     def at(self, stamp_ns: int) -> tuple[float, float, float]:
-        """Pose (x, y, yaw) at a stamp, interpolated; a little past the newest it is extrapolated.
+        """Pose (x, y, yaw) at a stamp: interpolated, or extrapolated a little past the newest sample.
 
-        Raises InputError where the track does not reach.
+        Raises InputError for a stamp that the track does not cover.
         """
         if not self._samples:
             raise InputError(f"no odometry to place a trajectory of {stamp_ns} ns in")
@@ -170,8 +170,7 @@ class PoseTrack:
         if len(self._samples) < 2:
             return 0.0
         before, last = self._samples[-2], self._samples[-1]
-        turned = (last.yaw - before.yaw + np.pi) % (2 * np.pi) - np.pi
-        return turned / ((last.stamp_ns - before.stamp_ns) / NANOSECONDS)
+        return float(wrap_angle(last.yaw - before.yaw)) / ((last.stamp_ns - before.stamp_ns) / NANOSECONDS)
 
 
 def _advance(sample: PoseSample, yaw_rate: float, dt_s: float) -> tuple[float, float, float]:
@@ -214,7 +213,7 @@ class TrajectoryController:
         self._curvature = 0.0
 
     def observe(self, sample: PoseSample, steady_ns: int) -> None:
-        """Takes an odometry sample. Raises InputError for one that is not finite, and keeps the last."""
+        """Takes an odometry sample. Raises InputError for one that is not finite, and keeps the previous one."""
         if self._track.append(sample):
             self._placed = None
         self._odometry_arrived_ns = steady_ns
@@ -237,8 +236,7 @@ class TrajectoryController:
 
     def _place(self, trajectory: EgoTrajectory) -> _PlacedTrajectory:
         x, y, yaw = self._track.at(trajectory.t0_ns)
-        rotation = np.array([[np.cos(yaw), -np.sin(yaw)], [np.sin(yaw), np.cos(yaw)]])
-        points = np.vstack([np.zeros((1, 2)), trajectory.xy]) @ rotation.T + (x, y)
+        points = out_of_frame(np.vstack([np.zeros((1, 2)), trajectory.xy]), (x, y), rotation_about_z(yaw)[:2, :2])
         first_speed = trajectory.speed_mps[:1]
         return _PlacedTrajectory(
             t0_ns=trajectory.t0_ns,
@@ -249,7 +247,7 @@ class TrajectoryController:
         )
 
     def command(self, now_ns: int, steady_ns: int) -> ControlCommand:
-        """The command for now: follows the trajectory, or stops and says why."""
+        """The command for this instant: follows the trajectory, or stops and says why."""
         reason = self._stop_reason(now_ns, steady_ns)
         pose = self._pose_at(now_ns)
         if pose is not None and self._placed is not None:
@@ -300,9 +298,8 @@ class TrajectoryController:
         wanted = abs(speed_mps) * config.lookahead_time_s
         lookahead = float(np.clip(wanted, config.lookahead_min_m, config.lookahead_max_m))
         x, y, yaw = pose
-        goal = _point_ahead(self._placed, np.array([x, y]), lookahead) - (x, y)
-        forward = np.cos(yaw) * goal[0] + np.sin(yaw) * goal[1]
-        left = -np.sin(yaw) * goal[0] + np.cos(yaw) * goal[1]
+        goal = _point_ahead(self._placed, np.array([x, y]), lookahead)
+        forward, left = in_frame(goal, (x, y), rotation_about_z(yaw)[:2, :2])
         if forward <= 0:
             return self._curvature
         curvature = 2.0 * left / (forward * forward + left * left)
@@ -312,7 +309,7 @@ class TrajectoryController:
 def _point_ahead(placed: _PlacedTrajectory, position: np.ndarray, distance_m: float) -> np.ndarray:
     """The point `distance_m` along the path from its point nearest to `position`.
 
-    Beyond its end the path goes on straight, so that a short (stopping) trajectory still steers.
+    Past its end the path continues straight, so that a short (stopping) trajectory still steers.
     """
     starts, steps = placed.xy[:-1], np.diff(placed.xy, axis=0)
     lengths = np.hypot(steps[:, 0], steps[:, 1])

@@ -2,7 +2,7 @@
 
     cameras, odometry -> vision -> prefill -> decoding -> action head -> checks -> plan
 
-Knows nothing of ROS, of what a deadline is and of what becomes of a plan that fails its checks.
+Knows nothing of ROS or deadlines, nor of what happens to a plan that fails its checks.
 """
 
 import time
@@ -41,12 +41,12 @@ DEFAULT_THREADS = 2
 class Planner:
     """Makes plans with one model. One thread at a time.
 
-    The action head starts from the same noise in every cycle, drawn once from `seed`: two cycles that see the
-    same plan the same, and a plan does not jitter.
+    The action head starts every cycle from the same noise, drawn once from `seed`: cycles with the same observation
+    make the same plan, and plans do not jitter.
 
-    pace:   may shorten the reasoning; without one it takes as long as it takes.
-    limits: of the plan's checks.
-    action_steps_late: steps of the action head where the pace says that all would be late; 0: never fewer.
+    pace:   may shorten the reasoning; by default it takes as long as it takes.
+    limits: of the plan checks.
+    action_steps_late: steps of the action head when the pace says that all of them would be late; 0: never fewer.
     """
 
     pace: Pace = UNHURRIED
@@ -85,9 +85,9 @@ class Planner:
         draft: str | None = NO_DRAFT,
         action_steps_late: int = 0,
     ) -> "Planner":
-        """The planner of a model given by name or folder. Raises `InputError` for what cannot be loaded.
+        """The planner for a model given by name or folder. Raises `InputError` if it cannot be loaded.
 
-        draft: what speeds the reasoning up, a name of `draft/registry.py` or several as `a+b`; None: the model's own.
+        draft: what speeds up the reasoning, a name of `draft/registry.py` or several as `a+b`; None: the model's own.
         """
         settings = find_model(model)
         draft = own_draft(settings) if draft is None else draft
@@ -105,7 +105,7 @@ class Planner:
         return planner
 
     def allow_fewer_action_steps(self, steps: int) -> None:
-        """Where all would be late; 0: never. Raises `InputError` for a number that is not fewer."""
+        """Sets `action_steps_late`. Raises `InputError` unless it is fewer than the model's own steps."""
         if not 0 <= steps < self.networks.flow_steps:
             raise InputError(f"action_steps_late: {steps}; should be from 0 to {self.networks.flow_steps - 1}")
         self.action_steps_late = steps
@@ -130,9 +130,9 @@ class Planner:
         return replace(plan, violations=found.violations, warnings=found.warnings, stage_ms=stage_ms)
 
     def warm_up(self, cycles: int) -> list[dict[str, float]]:
-        """Plans on grey pictures of a standing car, so that the first real cycle is not the slowest.
+        """Makes plans from grey images of a standing car, so that the first real cycle is not the slowest.
 
-        Returns the stages of each, milliseconds. Nothing of it is carried on.
+        Returns each cycle's stage times, milliseconds. Nothing carries over into later cycles.
         """
         height, width = PICTURE_SIZE
         frames = {camera: np.full((FRAMES_PER_CAMERA, height, width, 3), 127, np.uint8) for camera in self.cameras}
@@ -148,13 +148,13 @@ class Planner:
         return stages
 
     def reseed(self, seed: int) -> None:
-        """The noise that the action head starts from in the next cycles is that of this seed."""
+        """Draws the noise that the action head starts from in the following cycles from this seed."""
         shape = (self.config.action_space.n_waypoints, 2)
         spread = np.float32(self.settings.action_noise)
         self.noise = spread * np.random.default_rng(seed).standard_normal(shape, np.float32)
 
     def forget(self) -> None:
-        """The clock or the scene has changed: nothing of earlier cycles rides along in the next."""
+        """The clock or the scene has changed: drops everything remembered from earlier cycles."""
         self.decoder.forget()
         self.encoder.forget()
 
@@ -165,12 +165,12 @@ class Planner:
         carried: tuple[int, ...] = (),
         **asked,
     ) -> DecodingState:
-        """The target after the whole prompt, before its first word. Valid until the next observation.
+        """The target's state after the whole prompt, before its first word. Valid until the next observation.
 
-        stage_ms:  takes the wall time of `vision` and `prefill`, milliseconds.
-        carried:   tokens that ride along behind the prompt; the decoder that asked for them verifies them.
-        asked:     `forbidden` and `taps` of `TargetNetworks.extend`, as the decoder reads them; else the state has
-                   logits and taps.
+        stage_ms:  receives the wall time of `vision` and `prefill`, milliseconds.
+        carried:   tokens that ride along after the prompt; the decoder that asked for them verifies them.
+        asked:     `forbidden` and `taps` of `TargetNetworks.extend`, as the decoder needs them; without them the state
+                   has logits and taps.
         """
         with _timed(stage_ms, "vision"):
             features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
@@ -181,7 +181,7 @@ class Planner:
     def _prefill(
         self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...], asked: dict
     ) -> DecodingState:
-        """One pass over the prompt and, behind it, the text that rides along; its logits from the last row on."""
+        """One pass over the prompt and the text that rides along after it; logits from the prompt's last row on."""
         length = len(prompt.token_ids)
         words = np.concatenate([np.delete(prompt.token_ids, prompt.image_rows), np.array(carried, np.int64)])
         images = ImageRows(prompt.image_rows, features)
@@ -200,7 +200,7 @@ class Planner:
         return state
 
     def _empty_cache(self, prompt_tokens: int) -> KeyValueCache:
-        """The same rows in every cycle; new ones only when the images, and so the prompt, have grown."""
+        """The same cache in every cycle; a new one only when the images, and so the prompt, have grown."""
         needed = prompt_tokens + self.settings.max_new_tokens + self.decoder.spare_rows
         if self._cache is None or self._cache.capacity < needed:
             self._cache = self.networks.new_cache(needed)
@@ -208,7 +208,7 @@ class Planner:
         return self._cache
 
     def _fewer_action_steps(self) -> int:
-        """Steps of the action head where they are fewer than the model's own, else 0."""
+        """Steps of the action head if they are fewer than the model's own, else 0."""
         return self.action_steps_late if self.action_steps_late and self.pace.must_shorten_action() else 0
 
     def _act(self, state: DecodingState, steps: int | None = None) -> np.ndarray:
@@ -246,7 +246,7 @@ def make_decoder(
     tokenizer: TargetTokenizer,
     costs: PassCosts | None = None,
 ) -> Decoder:
-    """Plain decoding, or speculation with the draft named; a carry-over also rides along in the prefill."""
+    """Plain decoding, or speculative decoding with the named draft; a carry-over also rides along in the prefill."""
     if draft == NO_DRAFT:
         return AutoregressiveDecoder(networks, rules)
     costs = costs or PassCosts.load(checkpoint)

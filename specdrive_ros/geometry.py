@@ -40,6 +40,16 @@ def quaternion_product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([vector, scalar], axis=-1)
 
 
+def rotation_about_z(yaw: np.ndarray) -> np.ndarray:
+    """[...] -> [..., 3, 3]."""
+    rotation = np.zeros((*np.shape(yaw), 3, 3))
+    rotation[..., 0, 0] = rotation[..., 1, 1] = np.cos(yaw)
+    rotation[..., 1, 0] = np.sin(yaw)
+    rotation[..., 0, 1] = -rotation[..., 1, 0]
+    rotation[..., 2, 2] = 1.0
+    return rotation
+
+
 def yaw_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
     """[..., 4] -> [...] heading of the body's x axis in the ground plane."""
     return yaw_from_matrix(matrix_from_quaternion(quaternion))
@@ -47,13 +57,19 @@ def yaw_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
 
 def yaw_from_matrix(rotation: np.ndarray) -> np.ndarray:
     """[..., 3, 3] -> [...] heading of the body's x axis in the ground plane."""
-    rotation = np.asarray(rotation)
+    rotation = np.asarray(rotation, np.float64)
     return np.arctan2(rotation[..., 1, 0], rotation[..., 0, 0])
 
 
 def wrap_angle(angle: np.ndarray) -> np.ndarray:
     """Any angle -> (-pi, pi]."""
     return np.pi - np.mod(np.pi - np.asarray(angle, np.float64), 2 * np.pi)
+
+
+def arc_end(length_m: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """[...] lengths, signed, of arcs from the origin along x, and the angles they turn -> end points [..., 3]."""
+    chord_m = length_m * np.sinc(turned / (2 * np.pi))  # an arc's chord stands at half its angle
+    return np.stack([chord_m * np.cos(turned / 2), chord_m * np.sin(turned / 2), np.zeros_like(turned)], axis=-1)
 
 
 def slerp(start: np.ndarray, end: np.ndarray, fraction: np.ndarray) -> np.ndarray:
@@ -74,7 +90,7 @@ def slerp(start: np.ndarray, end: np.ndarray, fraction: np.ndarray) -> np.ndarra
 
 
 def in_frame(xyz: np.ndarray, origin: np.ndarray, rotation: np.ndarray) -> np.ndarray:
-    """World points [..., 3] seen from a body at `origin` [3] turned by `rotation` [3, 3]."""
+    """World points [..., 3] seen from a body at `origin` [3] turned by `rotation` [3, 3]. Works in 2-D, too."""
     return (np.asarray(xyz, np.float64) - origin) @ rotation
 
 

@@ -1,4 +1,4 @@
-"""Where the package's data (`config/`, `models/`) is, however it was installed."""
+"""Finds the package's data (`config/`, `models/`, `engines/`), however it was installed."""
 
 import os
 import sys

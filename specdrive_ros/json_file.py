@@ -1,10 +1,10 @@
-"""JSON that anybody may have written. Does not know what should stand in it."""
+"""Parses JSON from untrusted files. Does not know what it should contain."""
 
 import json
 
 
 def parse_json(text: str | bytes) -> object:
-    """As `json.loads`. Raises ValueError for whatever is none, also where it is nested too deeply to be read."""
+    """As `json.loads`. Raises ValueError for anything that is not JSON, or that is nested too deeply to be read."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,7 +1,7 @@
 """A model by name or folder: where its checkpoint is and how a cycle uses it. Knows no networks.
 
-A name is a file of `config/` (`mini` is `config/mini.yaml`). A folder is a checkpoint in the released layout;
-a `model.yaml` in it says what a file of `config/` would say, without one the defaults below hold.
+A name stands for a file in `config/` (`mini` is `config/mini.yaml`). A folder is a checkpoint in the released layout; a
+`model.yaml` in it has the same keys as such a file, and without one the defaults below apply.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -10,19 +10,22 @@ from pathlib import Path
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA
-from specdrive_ros.yaml_file import read_yaml
+from specdrive_ros.validation import is_count, is_number, require
+from specdrive_ros.yaml_file import known_names, read_yaml
+
+CONFIG = Path("config")
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """checkpoint:        folder of the weights, tokenizer and graphs
     cameras:           names in the order of the prompt
-    frames_per_camera: and their distance in time `frame_step_s`, seconds
+    frames_per_camera: frames of each camera in the prompt, `frame_step_s` seconds apart
     max_new_tokens:    the longest reasoning, with the two tokens that close it
     action_steps:      Euler steps of the action head
-    action_noise:      spread of the noise they start from; 0 is its centre, the same for every seed
-    draft:             what speeds the reasoning up unless asked otherwise, as `a+b`; as far as the folder has them
-    scenarios:         families of scenes it was trained in, what "all" means when it drives; empty: every family
+    action_noise:      spread of the noise they start from; 0 starts from its centre, whatever the seed
+    draft:             default drafts, as `a+b`; those that the folder lacks are left out
+    scenarios:         families of scenes it was trained in, which is what `--scenario all` drives; empty: every family
     """
 
     checkpoint: Path
@@ -36,44 +39,20 @@ class ModelSettings:
     scenarios: tuple[str, ...] = ()
 
     def __post_init__(self):
-        _require(
-            bool(self.cameras) and _different_names(self.cameras),
-            "cameras",
-            "a list of different names",
-            list(self.cameras),
-        )
-        _require(
-            self.frames_per_camera == FRAMES_PER_CAMERA,
-            "frames_per_camera",
-            FRAMES_PER_CAMERA,
-            self.frames_per_camera,
-        )
-        _require(self.frame_step_s == FRAME_STEP_S, "frame_step_s", FRAME_STEP_S, self.frame_step_s)
-        _require(
-            _whole(self.max_new_tokens) and self.max_new_tokens >= 2,
-            "max_new_tokens",
-            "a whole number of at least 2",
-            self.max_new_tokens,
-        )
-        _require(
-            _whole(self.action_steps) and self.action_steps >= 1,
-            "action_steps",
-            "a whole number of at least 1",
-            self.action_steps,
-        )
-        _require(
-            type(self.action_noise) in (int, float) and 0 <= self.action_noise <= 1,
-            "action_noise",
-            "a number from 0 to 1",
-            self.action_noise,
-        )
-        _require(isinstance(self.draft, str) and self.draft != "", "draft", "none or names joined by +", self.draft)
-        _require(
-            _different_names(self.scenarios),
-            "scenarios",
-            "a list of different names",
-            list(self.scenarios),
-        )
+        names = "a list of different names"
+        rules = {
+            "cameras": (bool(self.cameras) and _different_names(self.cameras), names),
+            "frames_per_camera": (self.frames_per_camera == FRAMES_PER_CAMERA, FRAMES_PER_CAMERA),
+            "frame_step_s": (self.frame_step_s == FRAME_STEP_S, FRAME_STEP_S),
+            "max_new_tokens": (is_count(self.max_new_tokens, 2), "a whole number of at least 2"),
+            "action_steps": (is_count(self.action_steps), "a whole number of at least 1"),
+            "action_noise": (is_number(self.action_noise) and 0 <= self.action_noise <= 1, "a number from 0 to 1"),
+            "draft": (isinstance(self.draft, str) and self.draft != "", "none or names joined by +"),
+            "scenarios": (_different_names(self.scenarios), names),
+        }
+        for name, (holds, rule) in rules.items():
+            value = getattr(self, name)
+            require(holds, name, rule, list(value) if isinstance(value, tuple) else value)
 
 
 def find_model(model: str | Path) -> ModelSettings:
@@ -81,11 +60,7 @@ def find_model(model: str | Path) -> ModelSettings:
     folder = Path(model)
     if (folder / "config.json").is_file():
         settings = folder / "model.yaml"
-        return (
-            replace(_read(settings, folder), checkpoint=folder)
-            if settings.is_file()
-            else ModelSettings(folder)
-        )
+        return replace(_read(settings, folder), checkpoint=folder) if settings.is_file() else ModelSettings(folder)
     if folder.is_dir():
         raise InputError(
             f"{folder}: no config.json; a model's folder holds config.json, model.safetensors and the graphs"
@@ -117,28 +92,12 @@ def _read(path: Path, base: Path) -> ModelSettings:
 
 
 def _config_folders() -> list[Path]:
-    return [root / "config" for root in data_roots()]
+    return [root / CONFIG for root in data_roots()]
 
 
 def _names() -> list[str]:
-    return sorted(
-        {
-            path.stem
-            for folder in _config_folders()
-            for path in folder.glob("*.yaml")
-            if ".param" not in path.name
-        }
-    )
+    return [name for name in known_names(CONFIG) if ".param" not in name]
 
 
 def _different_names(values: tuple) -> bool:
     return all(isinstance(name, str) and name for name in values) and len(set(values)) == len(values)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require(holds: bool, name: str, rule: object, value: object) -> None:
-    if not holds:
-        raise InputError(f"{name} must be {rule}, got {value!r}")

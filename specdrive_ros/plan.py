@@ -18,12 +18,12 @@ class Plan:
     acceleration:    [64] m/s².
     curvature:       [64] 1/m, left positive.
     v0_mps:          speed at t0 that the rollout starts from, m/s.
-    truncated:       the chain of causation was closed before the model ended it.
-    target_passes:   passes of the target spent on reasoning, prefill not counted.
-    action_steps:    steps of the action head where they were fewer than the model's own, else 0.
-    drafted:         tokens that drafts supplied, by the draft's name.
-    violations:      checks of safety/plan_checks.py that the plan does not pass; empty when it may be driven.
-    warnings:        checks that it does not pass and that do not forbid to drive it.
+    truncated:       whether the chain of causation was closed before the model ended it.
+    target_passes:   passes of the target spent on reasoning, not counting the prefill.
+    action_steps:    steps of the action head if they were fewer than the model's own, else 0.
+    drafted:         number of tokens that drafts supplied, by the draft's name.
+    violations:      checks of safety/plan_checks.py that the plan fails; empty if it may be driven.
+    warnings:        failed checks that do not forbid driving it.
     stage_ms:        wall time per stage (names of `latency_ms` in the contract), milliseconds.
     """
 

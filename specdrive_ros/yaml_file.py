@@ -1,14 +1,20 @@
-"""A YAML file read whole, or one error that names it. Does not know what should stand in it."""
+"""Finds YAML files by name in the package's data and reads them; every failure is one error that names the file.
+
+Does not know what they should contain.
+"""
 
 from pathlib import Path
 
 import yaml
 
 from specdrive_ros.errors import InputError
+from specdrive_ros.installation import data_roots
+
+SUFFIXES = (".yaml", ".yml")
 
 
 def read_yaml(path: Path) -> object:
-    """What stands in the file, None where it is empty. Raises InputError for whatever cannot be read."""
+    """The file's content, None if it is empty. Raises InputError for a file that cannot be read."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -17,3 +23,17 @@ def read_yaml(path: Path) -> object:
         raise InputError(f"{path}: not readable as YAML (nested too deeply)") from None
     except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that is none
         raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+
+
+def named_file(folder: Path, name: str | Path) -> Path:
+    """The file `name`.yaml in `folder` of the package's data; else `name` as a path, which need not exist."""
+    path = Path(name)
+    if path.suffix in SUFFIXES:
+        return path
+    candidates = (root / folder / f"{name}.yaml" for root in data_roots())
+    return next((each for each in candidates if each.is_file()), path)
+
+
+def known_names(folder: Path) -> list[str]:
+    """Names of the YAML files in `folder` of the package's data, sorted, without suffix."""
+    return sorted({path.stem for root in data_roots() for path in (root / folder).glob("*.yaml")})

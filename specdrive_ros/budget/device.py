@@ -7,8 +7,9 @@ Knows no model.
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdrive_ros.budget.yaml_file import find_file, is_number, parse, require
+from specdrive_ros.budget.yaml_file import find_file, parse
 from specdrive_ros.errors import InputError
+from specdrive_ros.validation import is_number, require
 from specdrive_ros.yaml_file import read_yaml
 
 DEVICES = Path("engines") / "devices"

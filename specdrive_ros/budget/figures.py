@@ -14,10 +14,11 @@ from specdrive_ros.budget.device import PRECISIONS, Device, find_device, find_pr
 from specdrive_ros.budget.roofline import BANDWIDTH, COMPUTE, LAUNCH, UNPACKING, Software, least_times, stage_time
 from specdrive_ros.budget.shape import CycleShape, ExpertShape, ModelShape, TextShape, VisionShape, find_shape
 from specdrive_ros.budget.work import Stages, Work
-from specdrive_ros.budget.yaml_file import is_count, is_number, parse, require
+from specdrive_ros.budget.yaml_file import parse
 from specdrive_ros.errors import InputError
 from specdrive_ros.json_file import parse_json
 from specdrive_ros.installation import data_file
+from specdrive_ros.validation import is_count, is_number, require
 from specdrive_ros.yaml_file import read_yaml
 
 FIGURES = Path("engines") / "figures.yaml"

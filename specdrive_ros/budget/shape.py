@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from specdrive_ros.budget.yaml_file import find_file, is_count, known_names, parse, require
+from specdrive_ros.budget.yaml_file import find_file, parse
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.target.config import TargetConfig
-from specdrive_ros.yaml_file import read_yaml
+from specdrive_ros.validation import is_count, require
+from specdrive_ros.yaml_file import known_names, read_yaml
 
 SHAPES = Path("engines") / "shapes"
 LONGEST_REASONING = 100_000  # tokens; every number of passes is tried

@@ -5,17 +5,17 @@ An error names the file, the place in it, the rule and the value. Knows neither 
 
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.installation import data_roots
+from specdrive_ros.yaml_file import known_names, named_file
+
+Parsed = TypeVar("Parsed")  # a frozen dataclass
 
 
 def find_file(kind: str, folder: Path, name: str | Path) -> Path:
-    """The file `name`, else the one of that name under `folder`. Raises `InputError` with the known names."""
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        named = (root / folder / f"{name}.yaml" for root in data_roots())
-        path = next((each for each in named if each.is_file()), path)
+    """The file of that name under `folder`, else the file `name`. Raises `InputError` with the known names."""
+    path = named_file(folder, name)
     if not path.is_file():
         raise InputError(
             f"{kind} {str(name)!r}: neither a file nor a name; known names: {', '.join(known_names(folder))}"
@@ -23,11 +23,7 @@ def find_file(kind: str, folder: Path, name: str | Path) -> Path:
     return path
 
 
-def known_names(folder: Path) -> list[str]:
-    return sorted({path.stem for root in data_roots() for path in (root / folder).glob("*.yaml")})
-
-
-def parse(kind: type, content: object, where: str):
+def parse(kind: type[Parsed], content: object, where: str) -> Parsed:
     """A dataclass from a mapping of its fields. Fields that are dataclasses are parsed likewise, a field of
     `dict[str, T]` from a mapping of names; the dataclass itself checks its values."""
     members = {one.name: one for one in fields(kind)}
@@ -56,16 +52,3 @@ def _value(kind: object, value: object, where: str) -> object:
     if optional is not None:
         return None if value is None else parse(optional, value, where)
     return value
-
-
-def require(holds: bool, name: str, rule: str, value: object) -> None:
-    if not holds:
-        raise InputError(f"{name} must be {rule}, got {value!r}")
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def is_count(value: object, least: int = 1) -> bool:
-    return type(value) is int and value >= least

@@ -1,12 +1,11 @@
 """`specdrive ablate`: the paper's tables on worlds never trained on: drafts trained, measured, looked into."""
 
-import json
 import shlex
-import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from specdrive_ros.cli.answer import json_text, print_answer
 from specdrive_ros.cli.training_arguments import check_rates
 from specdrive_ros.errors import InputError
 
@@ -80,7 +79,7 @@ def run(args: Namespace) -> int:
     out = prepare_out_folder(args.out)
     document = estimated(args) if args.estimate else ablated(args, out)
     lines = lines_of_estimate(document) if args.estimate else lines_of(document, out)
-    sys.stdout.write(json.dumps(document, indent=1) + "\n" if args.json else f"{lines}\n")
+    print_answer(args, document, lines)
     return 0
 
 
@@ -107,7 +106,7 @@ def ablated(args: Namespace, out: Path) -> dict:
     planner = Planner.load(args.model, runtime=args.runtime, threads=args.threads)
     question = Question(tuple(sorted(set(args.blocks))), args.prompts, args.plans, args.traced, args.seed, args.threads)
     document = Ablation(making(args), planner, cells, question).run() | {"command": command(args)}
-    (out / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    (out / DOCUMENT).write_text(json_text(document), encoding="utf-8")
     write_page(out / REPORT, ablation_html(document))
     return document
 
@@ -175,13 +174,13 @@ def command(args: Namespace) -> str:
     return shlex.join(words)
 
 
-def lines_of(document: dict, out: Path) -> str:
+def lines_of(document: dict, out: Path) -> list[str]:
     from specdrive_ros.evaluation.ablation.report import terminal_table
 
-    return f"{terminal_table(document)}\n{out / REPORT}: {out / DOCUMENT}"
+    return [terminal_table(document), f"{out / REPORT}: {out / DOCUMENT}"]
 
 
-def lines_of_estimate(document: dict) -> str:
+def lines_of_estimate(document: dict) -> list[str]:
     lines = []
     for row in document["kinds"]:
         most = f", at most {row['cpu_minutes_at_most']:.0f}" if "cpu_minutes_at_most" in row else ""
@@ -189,6 +188,4 @@ def lines_of_estimate(document: dict) -> str:
             f"{row['kind']:8} {row['stage']:10} {row['cpu_s_per_step']:7.2f} s of processor each, {row['steps']} times:"
             f" {row['cpu_minutes']:.0f} min{most}"
         )
-    return "\n".join(
-        [*lines, f"{document['cells']} cells: {document['cpu_minutes']:.0f} min of processor, training alone"]
-    )
+    return [*lines, f"{document['cells']} cells: {document['cpu_minutes']:.0f} min of processor, training alone"]

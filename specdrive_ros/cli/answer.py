@@ -1,14 +1,20 @@
-"""What a command that looks something up prints: lines for people, or one JSON document (`--json`)."""
+"""What a command answers with on stdout: lines for people, or with `--json` one JSON document and nothing else."""
 
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 
-def print_answer(args: Namespace, document: dict, lines: Sequence[str]) -> None:
-    if args.json:
-        json.dump(document, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(lines))
+def json_text(document: dict) -> str:
+    """The document as commands print it and write it to files."""
+    return json.dumps(document, indent=1) + "\n"
+
+
+def print_json(document: dict) -> None:
+    sys.stdout.write(json_text(document))
+
+
+def print_answer(args: Namespace, document: dict, lines: Iterable[str]) -> None:
+    """args: with `json`."""
+    sys.stdout.write(json_text(document) if args.json else "".join(f"{line}\n" for line in lines))

@@ -4,14 +4,17 @@ Thin: arguments in, lines or one JSON document out. The measuring is in `evaluat
 `bench_cycle.py` and `bench_node.py` have the other three.
 """
 
-import json
-import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specdrive_ros.cli import bench_cycle, bench_long, bench_node
+from specdrive_ros.cli.answer import json_text, print_answer
 from specdrive_ros.errors import InputError
+
+if TYPE_CHECKING:
+    from specdrive_ros.evaluation.phrase_benchmark import PhraseResult
 
 EXAMPLE = "example: specdrive bench decode --draft phrasebook dflash carryover+phrasebook+dflash --prompts 100"
 
@@ -28,16 +31,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     decode = kinds.add_parser("decode", help="reasoning alone, on cycles of the embedded world", epilog=EXAMPLE)
     add_common(decode)
     decode.add_argument("--draft", nargs="+", default=["none", "carryover"], metavar="D",
-                        help="methods to measure; a+b is a company (default: none carryover)")
+                        help="methods to measure; a+b uses both drafts together (default: none carryover)")
     decode.add_argument("--prompts", type=int, default=100, metavar="N", help="cycles to decode (default %(default)s)")
     decode.add_argument("--modelled", action=BooleanOptionalAction, default=True,
-                        help="also count passes with trees as wide as pays on a large GPU, where a wide pass costs "
-                             "what a narrow one does: a model, marked as one")
+                        help="also count passes with the tree widths that pay off on a large GPU, where a wide pass "
+                             "costs as much as a narrow one: a model, and marked as such")
     decode.add_argument("--measure-costs", action="store_true",
-                        help="first measure what passes cost and keep the table beside the model: trees are then as "
-                             "wide as pays here (default: the table kept there, else that of mini on a CPU)")
+                        help="first measure what passes cost here and keep the table beside the model, to choose "
+                             "tree widths by (default: the table kept there, else that of mini on a CPU)")
     decode.add_argument("--phrases", type=Path, metavar="FILE",
-                        help="measure a phrasebook alone on a text, a chain of causation a line; needs no model")
+                        help="measure a phrasebook alone on a text with a chain of causation per line; needs no model")
     decode.add_argument("--tokenizer", type=Path, metavar="T",
                         help="with --phrases: a model's folder or a tokenizer.json (default: words and punctuation)")
     decode.add_argument("--out", type=Path, metavar="FILE", help="also write the JSON document here")
@@ -75,10 +78,9 @@ def _write(args: Namespace, measure: Callable[[Namespace], dict], lines_of: Call
 
     out = args.out and prepare_out_file(args.out)
     document = measure(args)
-    text = json.dumps(document, indent=1) + "\n"
     if out:
-        out.write_text(text, encoding="utf-8")
-    sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
+        out.write_text(json_text(document), encoding="utf-8")
+    print_answer(args, document, lines_of(document))
     return 0
 
 
@@ -109,7 +111,10 @@ def ids_as_tokens(lines: list[str], tokenizer: Path) -> list[tuple[int, ...]]:
     return [(*(token + 1 for token in library.encode(line, add_special_tokens=False).ids), 0) for line in lines]
 
 
-def phrase_row(result) -> dict:
+def phrase_row(result: "PhraseResult") -> dict:
+    """A row of the document, as `bench decode --json` prints it."""
+    from specdrive_ros.decoding.statistics import routine_share
+
     return {
         "draft": "phrasebook",
         "shape": result.shape,
@@ -117,7 +122,7 @@ def phrase_row(result) -> dict:
         "tokens": result.tokens,
         "target_passes": result.target_passes,
         "accepted_length": round(result.accepted_length, 4),
-        "routine_share": round(1 - 1 / result.accepted_length, 4),
+        "routine_share": round(routine_share(result.tokens, result.target_passes), 4),
         "by_split": [round(length, 4) for length in result.by_split],
         "accepted_length_first_guessed": round(result.guessed, 4),
         "accepted_length_unseen": None if result.unseen is None else round(result.unseen, 4),

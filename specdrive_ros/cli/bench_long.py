@@ -1,11 +1,10 @@
 """`specdrive bench long`: what a token costs in reasonings of 20 to 512 tokens, with several drafts in one run."""
 
-import json
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from specdrive_ros.cli.answer import json_text, print_answer
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive bench long --model mini --draft phrasebook dflash phrasebook+dflash --out out/bench"
@@ -33,13 +32,12 @@ def run(args: Namespace) -> int:
 
     out = args.out and prepare_out_folder(args.out)  # before hours of measuring
     document = long_document(args)
-    text = json.dumps(document, indent=1) + "\n"
     if out:
         from specdrive_ros.evaluation.long_benchmark import write_files
 
         write_files(out, document)
-        (out / "long.json").write_text(text, encoding="utf-8")
-    sys.stdout.write(text if args.json else "".join(f"{line}\n" for line in lines_of(document)))
+        (out / "long.json").write_text(json_text(document), encoding="utf-8")
+    print_answer(args, document, lines_of(document))
     return 0
 
 

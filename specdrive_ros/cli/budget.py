@@ -4,11 +4,12 @@ Thin: arguments in, a table or one JSON document out. The model is in `budget/cy
 wrong it is in `budget/figures.py`.
 """
 
-import json
 import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import asdict
 from pathlib import Path
+
+from specdrive_ros.cli.answer import print_json
 
 ALL = "all"
 EXAMPLE = "example: specdrive budget --device thor --precision nvfp4 --draft eagle3 --accepted-length 5"
@@ -43,8 +44,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Raises InputError for a device, model, precision, draft or file that is not right."""
     from specdrive_ros.budget.device import DEVICES
-    from specdrive_ros.budget.yaml_file import known_names
     from specdrive_ros.errors import InputError
+    from specdrive_ros.yaml_file import known_names
 
     if args.check:
         return _check(args)
@@ -61,7 +62,7 @@ def _budget(args: Namespace) -> int:
     model = model_on(args.device)
     budget = model.budget(plan)
     if args.json:
-        _print_json(document_of(model, plan, budget))
+        print_json(document_of(model, plan, budget))
     else:
         _print_budget(model, plan, budget)
     return 0
@@ -84,8 +85,8 @@ def _question(args: Namespace):
 def _all_devices(args: Namespace) -> int:
     """A line for each known device; one that cannot compute in the precision says so."""
     from specdrive_ros.budget.device import DEVICES
-    from specdrive_ros.budget.yaml_file import known_names
     from specdrive_ros.errors import InputError
+    from specdrive_ros.yaml_file import known_names
 
     plan, model_on = _question(args)
     rows, documents = [], []
@@ -100,7 +101,7 @@ def _all_devices(args: Namespace) -> int:
         documents.append(document_of(model, plan, budget))
         rows.append(line_of(model, budget))
     if args.json:
-        _print_json({"version": 1, "predicted": True, "devices": documents})
+        print_json({"version": 1, "predicted": True, "devices": documents})
         return 0
     head = ["device", "GB", "no reasoning, ms", "plain, ms", f"{plan.draft}, ms", f"{plan.deadline_ms:g} ms", "binds"]
     title = f"{model.shape.title}, {model.precision.name}, {plan.draft}, {args.software}: predicted, not measured"
@@ -187,7 +188,7 @@ def _check(args: Namespace) -> int:
     checks, software = figures.check(), figures.software
     if args.json:
         rows = [row_of(one) for one in checks]
-        _print_json({"version": 1, "software": {name: asdict(one) for name, one in software.items()}, "rows": rows})
+        print_json({"version": 1, "software": {name: asdict(one) for name, one in software.items()}, "rows": rows})
         return 0
     _print_checks(checks)
     shares = {name: getattr(software["eager"], name) for name in ("bandwidth", "half", "narrow")}
@@ -210,7 +211,7 @@ def _measured(args: Namespace) -> int:
 
     checks = check_measurement(args.measured, args.device, args.software)
     if args.json:
-        _print_json({"version": 1, "rows": [row_of(one) for one in checks]})
+        print_json({"version": 1, "rows": [row_of(one) for one in checks]})
     else:
         _print_checks(checks)
     return 0
@@ -248,8 +249,3 @@ def _print_table(title: str, head: list[str], rows: list[list[str]], width: int 
     if title:
         out.print(title)
     out.print(table)
-
-
-def _print_json(document: dict) -> None:
-    json.dump(document, sys.stdout, indent=1)
-    print()

@@ -27,8 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     convert = kinds.add_parser("convert", help="write a draft in another public layout", epilog=EXAMPLE_CONVERT)
     convert.add_argument("path", metavar="PATH", help="the folder of a draft, in any of the layouts")
     convert.add_argument("--to", default="published", choices=("published", "speculators"), metavar="LAYOUT",
-                         help="published (of the kind's own repository: SafeAILab EAGLE-3, z-lab DFlash) or speculators "
-                              "(default %(default)s)")
+                         help="published (that of the kind's own repository: SafeAILab EAGLE-3, z-lab DFlash) or "
+                              "speculators (default %(default)s)")
     convert.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the written draft")
     for kind in (look, convert):
         kind.add_argument("--target", default="mini", metavar="M",
@@ -79,13 +79,14 @@ def document_of(inventory) -> dict:
 def lines_of(document: dict) -> list[str]:
     size = f"{document['tensors']} tensors, {document['numbers']} numbers, {document['bytes'] / 1e6:.1f} MB"
     types = ", ".join(f"{count} {name}" for name, count in document["types"].items())
+    absent = f"not there (export and train draft make it): {', '.join(document['absent'])}"
     return [
         f"{document['folder']}: {document['kind']}, layout: {document['layout']}",
         *(f"  {name:<18} {value}" for name, value in document["config"].items()),
         f"{size} ({types})" if types else size,
         *(f"  {name:<32} {count}" for name, count in document["parts"].items()),
         *(f"MISSING OR WRONG: {fault}" for fault in document["faults"]),
-        *([f"not there (export and train draft make it): {', '.join(document['absent'])}"] if document["absent"] else ()),
+        *([absent] if document["absent"] else ()),
         "cannot be loaded" if document["faults"] else "whole",
     ]
 

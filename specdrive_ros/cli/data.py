@@ -1,7 +1,8 @@
-"""`specdrive data generate|lengthen`: driving scenes of the embedded world, for training; told anew with long chains of
-causation. Resumable; shards are made in parallel."""
+"""`specdrive data generate|lengthen`: records driving scenes of the embedded world for training, and relabels them with
+long chains of causation. Resumable; shards are made in parallel."""
 
 import os
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -14,8 +15,14 @@ from specdrive_ros.cli.progress import progress
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.model_settings import find_model
 from specdrive_ros.sim.scenario import choose_families
-from specdrive_ros.training.scenes import (TRAIN_SEED_BASE, VALIDATION_SEED_BASE, EpisodePlan, record_episodes, worlds,
-                                            write_shard)
+from specdrive_ros.training.scenes import (
+    TRAIN_SEED_BASE,
+    VALIDATION_SEED_BASE,
+    EpisodePlan,
+    record_episodes,
+    worlds,
+    write_shard,
+)
 
 EPISODES_PER_SHARD = 32
 LEAST_SAMPLE_STEP_S, LONGEST_SAMPLE_STEP_S = 0.4, 60.0  # four frames; longer than an episode
@@ -24,7 +31,7 @@ EXAMPLE = "example: specdrive data generate --out data/mini --episodes 4000"
 EXAMPLE_LENGTHEN = "example: specdrive data lengthen --data data/mini --out data/mini-long"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     actions = parser.add_subparsers(dest="action", required=True, metavar="generate|lengthen")
     generate = actions.add_parser("generate", help="drive the expert through random worlds and record it",
@@ -40,17 +47,17 @@ def add_arguments(parser):
     generate.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME",
                           help="families of scenes, or all (default)")
     generate.add_argument("--samples", type=int, default=4,
-                          help="instants recorded of an episode, at most (default %(default)s)")
+                          help="most instants recorded of an episode (default %(default)s)")
     generate.add_argument("--sample-every", type=float, default=1.5, metavar="S",
-                          help="seconds between two of them (default %(default)s)")
+                          help="seconds between two instants (default %(default)s)")
     generate.add_argument("--twins", type=float, default=0.5, metavar="SHARE",
-                          help="of the episodes, also recorded with one thing in the world otherwise: the lamp's colour, "
-                               "no lead; not with --driver (default %(default)s)")
+                          help="share of episodes also recorded with one thing in the world changed, such as the "
+                               "lamp's colour or no lead; not with --driver (default %(default)s)")
     generate.add_argument("--driver", type=Path, metavar="CHECKPOINT",
-                          help="let this model drive, the expert only says what it would do instead (default: the "
-                               "expert drives, pushed aside now and then)")
+                          help="let this model drive; the expert only labels what it would do instead (default: the "
+                               "expert drives, with occasional disturbances)")
     generate.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
-    lengthen = actions.add_parser("lengthen", help="tell scenes anew with a clause for everybody on the road",
+    lengthen = actions.add_parser("lengthen", help="relabel scenes with a clause for every road user",
                                   epilog=EXAMPLE_LENGTHEN)  # fmt: skip
     lengthen.add_argument("--data", type=Path, default=Path("data/mini"),
                           help="scenes of `data generate` (default %(default)s)")
@@ -59,11 +66,11 @@ def add_arguments(parser):
     lengthen.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: all cores)")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     return {"generate": generate_scenes, "lengthen": lengthen_scenes}[args.action](args)
 
 
-def generate_scenes(args) -> int:
+def generate_scenes(args: Namespace) -> int:
     if min(args.episodes, args.validation_episodes) < 0 or args.workers < 1:
         raise InputError("data generate: episodes must be >= 0 and workers >= 1")
     if args.samples < 1 or not LEAST_SAMPLE_STEP_S <= args.sample_every <= LONGEST_SAMPLE_STEP_S:
@@ -82,7 +89,7 @@ def generate_scenes(args) -> int:
     return 0
 
 
-def lengthen_scenes(args) -> int:
+def lengthen_scenes(args: Namespace) -> int:
     if args.workers < 1:
         raise InputError("data lengthen: workers must be >= 1")
     from specdrive_ros.training.long_chains import lengthen_shard, shards_to_lengthen
@@ -106,7 +113,7 @@ def make_shards(make: Callable[..., int], jobs: list[tuple], workers: int) -> No
             bar.advance(1, f"{samples} samples")
 
 
-def missing_shards(args, families: tuple[str, ...]) -> list[tuple[Path, list[tuple[str, int]]]]:
+def missing_shards(args: Namespace, families: tuple[str, ...]) -> list[tuple[Path, list[tuple[str, int]]]]:
     """(file, worlds) of every shard that is not on disk yet, validation first."""
     jobs = []
     for split, episodes, base in (("validation", args.validation_episodes, VALIDATION_SEED_BASE),

@@ -42,28 +42,28 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add_time(parser)
     parser.add_argument("--out", type=Path, default=Path("out/drive"), metavar="DIR",
                         help="folder for what is written (default %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print summary.json on stdout, all else on stderr")
+    parser.add_argument("--json", action="store_true", help="print summary.json on stdout, everything else on stderr")
 
 
 def _add_world(parser: ArgumentParser) -> None:
     """What is driven."""
     parser.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME",
-                        help="families of scenes, or all (default); a name that is none lists them")
+                        help="families of scenes, or all (default); an unknown name lists them")
     parser.add_argument("--repeat", type=int, default=1, metavar="N",
                         help="drive each scenario N times, with seeds SEED, SEED+1, … (default %(default)s)")
     parser.add_argument("--seconds", type=float, metavar="S",
-                        help="end each scenario after S seconds (default: when the world says so)")
+                        help="end each scenario after S seconds (default: when the world ends it)")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
                         help="seed of the first world, 0 to 999999, and of the planner (default %(default)s)")
     parser.add_argument("--appearance", default="train", metavar="LOOK",
-                        help="how the worlds look: train (default), or held_out, shades and styles that training "
-                             "never draws")
+                        help="how the worlds look: train (default), or held_out, with shades and styles never used in "
+                             "training")
 
 
 def _add_planner(parser: ArgumentParser) -> None:
     """What drives."""
     parser.add_argument("--draft", metavar="DRAFT",
-                        help="what speeds the reasoning up, never changing it: none, carryover, phrasebook, eagle3, "
+                        help="what speeds up the reasoning without changing it: none, carryover, phrasebook, eagle3, "
                              "dflash, or several as a+b (default: the model's own)")
     parser.add_argument("--model", default="mini", metavar="M",
                         help="a model's name or folder (default %(default)s)")
@@ -74,12 +74,12 @@ def _add_planner(parser: ArgumentParser) -> None:
 def _add_time(parser: ArgumentParser) -> None:
     """Real or simulated time, and how much of it a plan may take."""
     parser.add_argument("--offline", action="store_true",
-                        help="deterministic, no ROS, as fast as the machine allows, a plan every 0.1 s")
+                        help="deterministic, without ROS, as fast as the machine allows, a plan every 0.1 s")
     parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS",
                         help="with --offline: a plan takes effect this long after its picture (default %(default)s)")
     parser.add_argument("--deadline-ms", type=float, default=500.0, metavar="MS",
-                        help="over ROS: from picture to trajectory; a cycle that would be later is shortened, then "
-                             "the last plan republished. Mini takes about 160 on two CPU cores; a car wants 100 "
+                        help="over ROS: from image to trajectory; a cycle that would be late is shortened, or else the "
+                             "last plan is republished. Mini takes about 160 on two CPU cores; a car wants 100 "
                              "(default %(default)s)")
 
 

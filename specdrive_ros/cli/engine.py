@@ -28,8 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     build.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
     for name, help in (
         ("list", "the engines of a folder"),
-        ("inspect", "all that is known of the engines of a folder: identity, inputs, outputs"),
-        ("verify", "whether they are whole and still fit model, module and GPU; exit code 1 where one does not"),
+        ("inspect", "everything known about the engines of a folder: identity, inputs, outputs"),
+        ("verify", "whether they are intact and still fit model, module and GPU; exit code 1 if one does not"),
         ("prune", "remove engines that are damaged or do not fit, and files that no manifest names"),
     ):
         kind = kinds.add_parser(name, help=help, epilog=f"example: specdrive engine {name} engines/built/mini")
@@ -95,7 +95,8 @@ def verify(args: Namespace) -> int:
         row_of(v.entry) | {"fits": v.fits, "faults": list(v.faults), "unchecked": list(v.unchecked)} for v in verdicts
     ]
     lines = [f"{'ok   ' if row['fits'] else 'FAULT'}  {line_of(row)}" + _reasons(row) for row in rows]
-    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines or [f"{store.folder}: no engines"])
+    lines = lines or [f"{store.folder}: no engines"]
+    print_answer(args, {"version": 1, "folder": str(store.folder), "engines": rows}, lines)
     return 0 if all(verdict.fits for verdict in verdicts) else 1
 
 

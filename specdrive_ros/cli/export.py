@@ -1,14 +1,22 @@
 """`specdrive export MODEL DIR`: the ONNX graphs of a checkpoint or a draft, compared with PyTorch before they count."""
 
-import json
 import sys
-from argparse import BooleanOptionalAction
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdrive_ros.cli.answer import print_answer
+
+if TYPE_CHECKING:
+    from specdrive_ros.evaluation.variant_accuracy import VariantAccuracy
+    from specdrive_ros.model_settings import ModelSettings
+    from specdrive_ros.runtime.export import Comparison
 
 EXAMPLE = "example: specdrive export models/mini models/mini"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("model", metavar="MODEL", help="a model's name or its checkpoint folder")
     parser.add_argument(
@@ -28,15 +36,15 @@ def add_arguments(parser):
     parser.add_argument(
         "--compare",
         action=BooleanOptionalAction,
-        help="whether to run the graphs against PyTorch, which needs memory for weights (default: where there is some)",
+        help="whether to compare the graphs with PyTorch, which needs memory for weights (default: if there is enough)",
     )
     parser.add_argument(
         "--precision",
         choices=("fp32", "fp16", "bf16", "int8", "int4", "fp8", "int8w", "int4w"),
         default="fp32",
         metavar="P",
-        help="fp16, bf16 (for GPUs), int8, int4 (for CPUs), int8w, int4w, fp8 (weights alone, for engines): rewrites "
-        "MODEL's fp32 graphs into DIR and prints what it costs (default %(default)s)",
+        help="fp16, bf16 (for GPUs), int8, int4 (for CPUs), int8w, int4w, fp8 (weights only, for engines): rewrites "
+        "MODEL's fp32 graphs into DIR and prints the loss of accuracy (default %(default)s)",
     )
     parser.add_argument(
         "--cycles", type=int, default=20, metavar="N", help="with --precision: cycles to compare (default %(default)s)"
@@ -44,7 +52,7 @@ def add_arguments(parser):
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     """Raises InputError for a model that cannot be read, WorkFailed for graphs that differ from PyTorch."""
     from specdrive_ros.errors import InputError
 
@@ -56,15 +64,11 @@ def run(args) -> int:
         raise InputError(f"{args.folder}: cannot be written ({error.strerror or error})") from None
     if not comparisons:
         print(f"{args.folder}: not compared with PyTorch", file=sys.stderr)
-    if args.json:
-        json.dump(as_document(args.folder, comparisons), sys.stdout, indent=1)
-        print()
-    else:
-        print_lines(args.folder, comparisons)
+    print_answer(args, document_of(args.folder, comparisons), lines_of(args.folder, comparisons))
     return 0
 
 
-def _export_target(args) -> list:
+def _export_target(args: Namespace) -> list["Comparison"]:
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.runtime.export import export_checkpoint
 
@@ -87,7 +91,7 @@ def _enough_memory(checkpoint: Path) -> bool:
     return needed <= free
 
 
-def _export_draft(args) -> list:
+def _export_draft(args: Namespace) -> list["Comparison"]:
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.runtime.draft_export import export_draft
     from specdrive_ros.target.config import TargetConfig
@@ -96,7 +100,7 @@ def _export_draft(args) -> list:
     return export_draft(args.model, args.folder, text, on_graph=_say)
 
 
-def _write_variant(args) -> int:
+def _write_variant(args: Namespace) -> int:
     """Graphs in another precision, and what they cost in accuracy on cycles of the embedded world."""
     from specdrive_ros.cli.progress import progress
     from specdrive_ros.errors import InputError
@@ -112,19 +116,15 @@ def _write_variant(args) -> int:
         raise InputError(f"{args.folder}: cannot be written ({error.strerror or error})") from None
     with progress("cycles", args.cycles) as bar:
         accuracy = variant_accuracy(settings, args.folder, args.precision, args.cycles, bar.advance)
-    if args.json:
-        document = {"version": 1, "folder": str(args.folder), "precision": args.precision}
-        document |= {"graphs": graph_sizes(args.folder), "accuracy": accuracy.as_document()}
-        json.dump(document, sys.stdout, indent=1)
-        print()
-    else:
-        for name, size in graph_sizes(args.folder).items():
-            print(f"{args.folder / name}  {size / 1000:.0f} kB")
-        print("\n".join(accuracy.lines()))
+    document = {"version": 1, "folder": str(args.folder), "precision": args.precision}
+    document |= {"graphs": graph_sizes(args.folder), "accuracy": accuracy.as_document()}
+    print_answer(args, document, [*size_lines(args.folder), *accuracy.lines()])
     return 0
 
 
-def variant_accuracy(settings, folder: Path, precision: str, cycles: int, on_cycle):
+def variant_accuracy(
+    settings: "ModelSettings", folder: Path, precision: str, cycles: int, on_cycle: Callable[[], None]
+) -> "VariantAccuracy":
     """fp16 and bf16 are emulated: rounded where the graphs round, computed in fp32."""
     from contextlib import nullcontext
 
@@ -145,7 +145,7 @@ def _say(name: str) -> None:
     print(f"exporting {name}.onnx", file=sys.stderr, flush=True)
 
 
-def as_document(folder: Path, comparisons) -> dict:
+def document_of(folder: Path, comparisons: list["Comparison"]) -> dict:
     outputs = [{"output": one.output, "error": one.error, "tolerance": one.tolerance} for one in comparisons]
     return {"version": 1, "folder": str(folder), "graphs": graph_sizes(folder), "outputs": outputs}
 
@@ -155,8 +155,12 @@ def graph_sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx*"))}
 
 
-def print_lines(folder: Path, comparisons) -> None:
-    for name, size in graph_sizes(folder).items():
-        print(f"{folder / name}  {size / 1000:.0f} kB")
-    for one in comparisons:
-        print(f"ok   {one.output:<18} error {one.error:8.2e}  tolerance {one.tolerance:8.2e}")
+def size_lines(folder: Path) -> list[str]:
+    return [f"{folder / name}  {size / 1000:.0f} kB" for name, size in graph_sizes(folder).items()]
+
+
+def lines_of(folder: Path, comparisons: list["Comparison"]) -> list[str]:
+    """A line a graph, then a line an output that was compared."""
+    return size_lines(folder) + [
+        f"ok   {one.output:<18} error {one.error:8.2e}  tolerance {one.tolerance:8.2e}" for one in comparisons
+    ]

@@ -1,14 +1,19 @@
 """`specdrive golden DIR`: this implementation against reference numbers, a line per array."""
 
-import json
 import math
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specdrive_ros.cli.answer import print_answer
+
+if TYPE_CHECKING:
+    from specdrive_ros.evaluation.golden import Comparison
 
 EXAMPLE = "example: specdrive golden test/golden/alpamayo_A"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument(
         "folder", type=Path, metavar="DIR", help="reference folder laid out like test/golden/alpamayo_A"
@@ -16,19 +21,15 @@ def add_arguments(parser):
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of lines")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     from specdrive_ros.evaluation.golden import compare_folder
 
     comparisons = compare_folder(args.folder)
-    if args.json:
-        json.dump(as_document(args.folder, comparisons), sys.stdout, indent=1)
-        print()
-    else:
-        print_lines(comparisons)
+    print_answer(args, document_of(args.folder, comparisons), lines_of(comparisons))
     return 0 if all(comparison.passed for comparison in comparisons) else 1
 
 
-def as_document(folder: Path, comparisons) -> dict:
+def document_of(folder: Path, comparisons: list["Comparison"]) -> dict:
     """An infinite error (another shape, a value that is not finite) has no number in JSON: it is null."""
     return {
         "version": 1,
@@ -47,11 +48,12 @@ def as_document(folder: Path, comparisons) -> dict:
     }
 
 
-def print_lines(comparisons) -> None:
-    width = max(len(comparison.array) for comparison in comparisons)
+def lines_of(comparisons: list["Comparison"]) -> list[str]:
+    """A line an array, then how many are over their tolerance."""
+    width, lines = max((len(one.array) for one in comparisons), default=0), []
     for one in comparisons:
         verdict = "ok  " if one.passed else "OVER"
         numbers = f"error {one.error:8.2e}  tolerance {one.tolerance:8.2e}"
-        print(f"{verdict} {one.array:<{width}}  {numbers}  {one.note}".rstrip())
-    over = sum(not comparison.passed for comparison in comparisons)
-    print(f"{len(comparisons)} arrays, {over} over their tolerance")
+        lines.append(f"{verdict} {one.array:<{width}}  {numbers}  {one.note}".rstrip())
+    over = sum(not one.passed for one in comparisons)
+    return [*lines, f"{len(comparisons)} arrays, {over} over their tolerance"]

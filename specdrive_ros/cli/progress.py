@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -26,6 +27,8 @@ class PlainLines:
 
 
 class Bar:
+    """A bar of rich's progress display."""
+
     def __init__(self, bar: Progress, name: str, total: int, done: int):
         self.bar, self.task = bar, bar.add_task(name, total=total, completed=done, text="")
 
@@ -34,7 +37,7 @@ class Bar:
 
 
 @contextmanager
-def progress(name: str, total: int, done: int = 0):
+def progress(name: str, total: int, done: int = 0) -> Iterator[PlainLines | Bar]:
     """`with progress("scenes", 100) as bar: bar.advance(1, "text beside the bar")`"""
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -16,34 +16,34 @@ SUMMARY, REPORT, RECORDING = "summary.json", "report.html", "plans.mcap"
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.description = (
-        "Plans over rosbag2 recordings (folders, .mcap, .db3) and compares with what was then driven. Writes "
-        "summary.json, report.html and plans.mcap. Topics are found by their types where that is clear. "
-        "The same bags, model and seed give the same summary but for the latencies."
+        "Plans over rosbag2 recordings (folders, .mcap, .db3) and compares the plans with what was then driven. "
+        "Writes summary.json, report.html and plans.mcap. Topics are found by type where that is unambiguous. "
+        "The same bags, model and seed give the same summary except for the latencies."
     )
     parser.add_argument("bags", nargs="+", type=Path, metavar="BAG", help="a rosbag2 folder, .mcap or .db3")
     parser.add_argument("--camera", action="append", default=[], metavar="TOPIC=NAME",
-                        help="an image topic and which of the model's cameras it is; once for each camera")
+                        help="an image topic and the model's camera it stands for; once for each camera")
     parser.add_argument("--odometry", metavar="TOPIC", help="the nav_msgs/Odometry topic")
     parser.add_argument("--every", type=float, default=0.5, metavar="S",
                         help="make a plan every S seconds of the recording (default %(default)s)")
     parser.add_argument("--seconds", type=float, metavar="S",
-                        help="plan over the first S seconds of each bag only")
+                        help="plan only over the first S seconds of each bag")
     parser.add_argument("--max-frame-age", type=float, metavar="S",
-                        help="where no new picture comes, plan with one at most S seconds old (default 0.2; "
-                             "a bag with a single picture holds it throughout, and says so)")
+                        help="when no new image arrives, plan with one at most S seconds old (default 0.2; "
+                             "a bag with a single image holds it throughout, and says so)")
     parser.add_argument("--model", default="mini", metavar="M",
                         help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
                         help="onnxruntime, torch or tensorrt (default %(default)s)")
     parser.add_argument("--draft", metavar="DRAFT",
-                        help="what speeds the reasoning up, never changing it: none, carryover, phrasebook, "
+                        help="what speeds up the reasoning without changing it: none, carryover, phrasebook, "
                              "eagle3, dflash, or several as a+b (default: the model's own)")
     parser.add_argument("--seed", type=int, default=0, metavar="N",
                         help="seed of the planner (default %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/replay"), metavar="DIR",
                         help="folder for what is written (default %(default)s)")
     parser.add_argument("--json", action="store_true",
-                        help="print summary.json on stdout, all else on stderr")
+                        help="print summary.json on stdout, everything else on stderr")
 
 
 def run(args: Namespace) -> int:

@@ -1,10 +1,10 @@
 """`specdrive serve`: the planner for simulators that ask over gRPC. Thin: the work is in `alpasim/`."""
 
-import json
 import logging
 import sys
 from argparse import ArgumentParser, Namespace
 
+from specdrive_ros.cli.answer import print_json
 from specdrive_ros.cli.replay import parse_cameras
 from specdrive_ros.errors import InputError
 
@@ -16,33 +16,33 @@ LONGEST_IDLE_S = 7 * 24 * 3600.0
 def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.description = (
-        "Serves the planner as a driver over AlpaSim's egodriver contract (gRPC): for AlpaSim, and with --client carla "
-        "for Autoware's CARLA scenario runner. Ends with Ctrl-C."
+        "Serves the planner as a driver over AlpaSim's egodriver contract (gRPC), for AlpaSim and, with --client "
+        "carla, for Autoware's CARLA scenario runner. Ctrl-C ends it."
     )
-    parser.add_argument("--alpasim", action="store_true", help="over AlpaSim's contract; there is no other so far")
+    parser.add_argument("--alpasim", action="store_true", help="use AlpaSim's contract, the only one so far")
     parser.add_argument("--client", default="alpasim", choices=("alpasim", "carla"),
-                        help="who asks: both speak one contract but read other things into its debug bytes "
+                        help="who calls: both use one contract but interpret its debug bytes differently "
                              "(default %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", metavar="H",
                         help="address to listen on; 0.0.0.0 in a container (default %(default)s)")
     parser.add_argument("--port", type=int, default=50051, metavar="N",
-                        help="0 for any that is free (default %(default)s)")
+                        help="0 picks any free port (default %(default)s)")
     parser.add_argument("--camera", action="append", default=[], metavar="DECLARED=NAME",
-                        help="a camera of the simulator and which of the model's it is; once for each that differs")
+                        help="a simulator's camera and the model's camera it stands for; once for each that differs")
     parser.add_argument("--until-ready", default="stop", choices=("stop", "refuse"),
-                        help="answer while a session is too young to have 1.5 s of history: a comfortable stop, or "
+                        help="what to answer before a session has 1.5 s of history: a comfortable stop, or "
                              "the status FAILED_PRECONDITION (default %(default)s)")
     parser.add_argument("--sessions", type=int, default=8, metavar="N",
-                        help="most sessions open at once (default %(default)s)")
+                        help="maximum number of open sessions (default %(default)s)")
     parser.add_argument("--idle-s", type=float, default=600.0, metavar="S",
-                        help="close a session without a call for so long: its simulator is gone; 0: never "
+                        help="close a session after this long without a call, its simulator being gone; 0: never "
                              "(default %(default)s)")
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
                         help="onnxruntime, torch or tensorrt (default %(default)s)")
     parser.add_argument("--draft", metavar="DRAFT", help="none, or drafts as a+b (default: the model's own)")
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="of the networks (default %(default)s)")
-    parser.add_argument("--verbose", action="store_true", help="also a line for each plan")
+    parser.add_argument("--verbose", action="store_true", help="also log a line for each plan")
     parser.add_argument("--json", action="store_true", help="print what was answered as one JSON document at the end")
 
 
@@ -103,7 +103,7 @@ def report(service, as_json: bool) -> None:
     """What was answered, on stdout as JSON or on stderr as a line."""
     totals = {"version": 1, "answers": dict(service.totals), "refused": dict(service.refused)}
     if as_json:
-        print(json.dumps(totals, indent=2))
+        print_json(totals)
         return
     parts = [f"{count} {name}" for name, count in (service.totals + service.refused).items()]
     print("answered " + (", ".join(parts) or "nothing"), file=sys.stderr)

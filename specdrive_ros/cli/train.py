@@ -1,18 +1,18 @@
 """`specdrive train target|draft|aarl`: mini from driving scenes (resumable), and the drafts that write ahead for it."""
 
-import json
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from specdrive_ros.cli import train_aarl, train_draft
+from specdrive_ros.cli.answer import print_answer
 from specdrive_ros.cli.training_arguments import check_training
-from specdrive_ros.cli.training_output import training_output
+from specdrive_ros.cli.training_output import training_output, validation_lines
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive train target --data data/mini --run out/train/mini --out out/train/mini/checkpoint"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="target|draft|aarl")
     target = kinds.add_parser("target", help="train the driving model mini", epilog=EXAMPLE)
@@ -22,7 +22,7 @@ def add_arguments(parser):
                         help="states, curves, TensorBoard; a run resumes from here (default %(default)s)")
     target.add_argument("--out", type=Path, help="checkpoint folder (default: RUN/checkpoint)")
     target.add_argument("--start-from", type=Path, metavar="CHECKPOINT",
-                        help="begin with the weights of a checkpoint folder, not with chance")
+                        help="start from the weights of a checkpoint folder, not from random ones")
     target.add_argument("--vision-steps", type=int, default=3000,
                         help="steps of vision pretraining; 0 keeps the vision of --start-from (default %(default)s)")
     target.add_argument("--vision-learning-rate", type=float, default=1e-3,
@@ -43,11 +43,11 @@ def add_arguments(parser):
     train_aarl.add_arguments(kinds.add_parser("aarl", help="post-train a draft by what its words do to the plan"))
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     return {"draft": train_draft.run, "aarl": train_aarl.run, "target": run_target}[args.kind](args)
 
 
-def run_target(args) -> int:
+def run_target(args: Namespace) -> int:
     if min(args.steps, args.batch, args.evaluate_every) < 1 or min(args.vision_steps, args.drive_worlds) < 0:
         raise InputError("train target: --steps, --batch and --evaluate-every must be at least 1, --vision-steps and "
                          "--drive-worlds at least 0")
@@ -72,13 +72,5 @@ def run_target(args) -> int:
             progress, log, args.start_from).run()
     if not PartialState().is_main_process:
         return 0
-    if args.json:
-        json.dump(record, sys.stdout, indent=1)
-    else:
-        print_record(record)
+    print_answer(args, record, validation_lines(record))
     return 0
-
-
-def print_record(record: dict) -> None:
-    for name, value in record["validation"].items():
-        print(f"{name:28s} {value:.3f}")

@@ -1,10 +1,10 @@
 """`specdrive train aarl`: a distilled draft is post-trained by what its words do to the plan (resumable)."""
 
-import json
-import sys
+from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from pathlib import Path
 
+from specdrive_ros.cli.answer import print_answer
 from specdrive_ros.cli.progress import progress
 from specdrive_ros.cli.training_arguments import check_training
 from specdrive_ros.errors import InputError
@@ -12,7 +12,7 @@ from specdrive_ros.errors import InputError
 EXAMPLE = "example: specdrive train aarl --draft out/drafts/dflash --anchor static --data data/mini --out out/aarl"
 
 
-def add_arguments(parser) -> None:
+def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("--draft", type=Path, required=True, metavar="DIR", help="folder of the distilled draft")
     parser.add_argument("--model", default="mini", metavar="M",
@@ -60,7 +60,7 @@ def add_reward(group) -> None:
                        help="reward when every token would be accepted (default %(default)s)")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     if min(args.steps, args.batch, args.states, args.pool, args.samples) < 1 or args.block < 2:
         raise InputError(
             "train aarl: --steps, --batch, --states, --pool and --samples must be at least 1, --block at least 2"
@@ -98,11 +98,7 @@ def run(args) -> int:
         record = AarlRun(
             model, args.draft, args.data, features, args.out, training, progress, log, args.samples
         ).run()
-    if args.json:
-        json.dump(record, sys.stdout, indent=1)
-        print()
-    else:
-        print("\n".join(lines_of(record["curve"])))
+    print_answer(args, record, lines_of(record["curve"]))
     return 0
 
 

@@ -1,20 +1,21 @@
 """`specdrive train draft`: a routine reasoner for a target: a phrasebook, or a network (resumable)."""
 
-import json
-import sys
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from specdrive_ros.cli.answer import print_answer
 from specdrive_ros.cli.training_arguments import check_training
-from specdrive_ros.cli.training_output import training_output
+from specdrive_ros.cli.training_output import training_output, validation_lines
 from specdrive_ros.errors import InputError
 
 KINDS = ("phrasebook", "eagle3", "dflash")
 LEAST_BLOCK = 2  # the newest token and one to guess
 RUNS = Path("out/train/drafts")
+PHRASEBOOK_LINE = "{phrasebook}: {sentences} sentences, {distinct} different, {nodes} nodes, {bytes} bytes"
 EXAMPLE = "example: specdrive train draft --kind dflash --rope flat --model mini --data data/mini"
 
 
-def add_arguments(parser):
+def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.add_argument("--kind", dest="draft_kind", required=True, choices=KINDS)
     parser.add_argument("--model", default="mini", metavar="M",
@@ -51,21 +52,14 @@ def add_arguments(parser):
     network.add_argument("--threads", type=int, help="CPU threads (default: all cores)")
 
 
-def run(args) -> int:
+def run(args: Namespace) -> int:
     record = learn(args) if args.draft_kind == "phrasebook" else distil(args)
-    if args.json:
-        json.dump(record, sys.stdout, indent=1)
-        print()
-    elif args.draft_kind == "phrasebook":
-        words = "{phrasebook}: {sentences} sentences, {distinct} different, {nodes} nodes, {bytes} bytes"
-        print(words.format(**record))
-    else:
-        for name, value in record["validation"].items():
-            print(f"{name:28s} {value:.3f}")
+    lines = [PHRASEBOOK_LINE.format(**record)] if args.draft_kind == "phrasebook" else validation_lines(record)
+    print_answer(args, record, lines)
     return 0
 
 
-def learn(args) -> dict:
+def learn(args: Namespace) -> dict:
     from specdrive_ros.draft.phrasebook import FILE
     from specdrive_ros.draft.registry import DRAFTS_FOLDER
     from specdrive_ros.model_settings import find_model
@@ -77,10 +71,11 @@ def learn(args) -> dict:
     checkpoint = find_model(args.model).checkpoint
     texts = read_lines(args.phrases) if args.phrases else sentences_of_scenes(args.data)
     out = args.out or checkpoint / DRAFTS_FOLDER
-    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), out / FILE if not args.out or out.is_dir() else out)
+    path = out / FILE if not args.out or out.is_dir() else out
+    return learn_phrasebook(texts, TargetTokenizer.load(checkpoint), path)
 
 
-def distil(args) -> dict:
+def distil(args: Namespace) -> dict:
     if min(args.steps, args.batch, args.samples, args.layers) < 1:
         raise InputError("train draft: --steps, --batch, --samples and --layers must be at least 1")
     if args.data is None or args.phrases is not None:
@@ -116,7 +111,7 @@ def distil(args) -> dict:
     return {**record, "draft_folder": str(out)}
 
 
-def folders(args, checkpoint: Path) -> tuple[Path, Path, Path]:
+def folders(args: Namespace, checkpoint: Path) -> tuple[Path, Path, Path]:
     """Of the finished draft, of the run, of the cached states. Runs of different targets never share a folder."""
     from specdrive_ros.draft.registry import draft_path
     from specdrive_ros.draft.target_identity import fingerprint_of

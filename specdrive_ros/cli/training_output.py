@@ -8,6 +8,11 @@ from types import SimpleNamespace
 from specdrive_ros.cli.progress import progress
 
 
+def validation_lines(record: dict) -> list[str]:
+    """The figures of a training record's validation, a line each."""
+    return [f"{name:28s} {value:.3f}" for name, value in record["validation"].items()]
+
+
 @contextmanager
 def _silent(_name: str, _total: int, _done: int = 0):
     yield SimpleNamespace(advance=lambda *_: None)

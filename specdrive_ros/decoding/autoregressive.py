@@ -16,10 +16,10 @@ from specdrive_ros.target.rope import text_positions
 class Decoder(Protocol):
     """Any way of writing a chain of causation.
 
-    spare_rows: cache rows that a pass takes beyond those of the longest reasoning
-    forbidden:  [vocabulary] bool where the networks are to choose greedily among the other tokens, in the prefill as
-                well; None where logits are wanted
-    reads_taps: whether hidden states of the target are read
+    spare_rows: cache rows that a pass needs beyond those of the longest reasoning
+    forbidden:  [vocabulary] bool if the networks are to choose greedily among the other tokens, in the prefill as well;
+                None if logits are wanted
+    reads_taps: whether the target's hidden states are read
     """
 
     spare_rows: int
@@ -27,7 +27,7 @@ class Decoder(Protocol):
     reads_taps: bool
 
     def carried(self) -> tuple[int, ...]:
-        """Tokens that should ride along behind the prompt of the next prefill; `decode` verifies them."""
+        """Tokens that should ride along after the prompt in the next prefill; `decode` verifies them."""
 
     def decode(self, state: DecodingState, pace: Pace = UNHURRIED) -> Reasoning:
         """Writes until `<|traj_future_start|>`, whose row is then the last in the cache."""
@@ -37,6 +37,8 @@ class Decoder(Protocol):
 
 
 class AutoregressiveDecoder:
+    """One token a pass, or those that close the reasoning together. choose: from masked logits."""
+
     spare_rows, reads_taps = 0, False
 
     def __init__(self, networks: TargetNetworks, rules: ReasoningRules, choose: Choose = greedy):
@@ -73,9 +75,9 @@ class AutoregressiveDecoder:
 def extend(
     networks: TargetNetworks, state: DecodingState, token_ids: list[int], forbidden: np.ndarray | None = None
 ) -> None:
-    """Run tokens through the target one after the other; the state is then the one behind the last.
+    """Runs tokens through the target in one pass; the state is then that after the last of them.
 
-    forbidden: the state has the greedy choice among the other tokens, no logits and no taps that anybody should read.
+    forbidden: the state then has the greedy choice among the other tokens instead of logits, and no usable taps.
     """
     positions = text_positions(state.cache.length, len(token_ids), state.rope_delta)
     output = networks.extend(

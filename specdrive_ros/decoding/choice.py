@@ -1,4 +1,4 @@
-"""How a token is chosen from masked logits: the largest, or drawn from the warped distribution."""
+"""How a token is chosen from masked logits: the largest one, or a draw from the warped distribution."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,12 @@ Choose = Callable[[np.ndarray], int]  # [vocabulary] masked logits -> token id
 
 
 def greedy(logits: np.ndarray) -> int:
-    """The largest logit; of equal ones the first."""
+    """The token with the largest logit, the first of equals."""
     return int(np.argmax(logits))
 
 
 class Sampler:
-    """Draws after temperature, top-k and top-p, in this order, from a generator of its own. top_k 0: no limit."""
+    """Samples after temperature, top-k and top-p, in this order, with its own random generator. top_k 0: no limit."""
 
     def __init__(self, temperature: float = 0.6, top_p: float = 0.98, seed: int = 0, top_k: int = 0):
         if not temperature > 0:
@@ -32,7 +32,7 @@ class Sampler:
         return int(self._random.choice(len(probabilities), p=probabilities))
 
     def warp(self, logits: np.ndarray) -> np.ndarray:
-        """Scores [vocabulary]: over the temperature, -inf outside the likeliest top_k and top_p."""
+        """Scores [vocabulary]: divided by the temperature, -inf outside top_k and top_p."""
         return nucleus(likeliest_few(logits / self.temperature, self.top_k), self.top_p)
 
 

@@ -1,14 +1,14 @@
-"""How much time the decoding loop may still take: asked before every pass, told of every pass.
+"""How much time the decoding loop may still take: consulted before every pass, and told how long each one took.
 
-A pace makes a reasoning shorter or its passes narrower; what is written stays what the target wrote. Without one a
-reasoning takes as long as it takes. Knows no clock: `safety/deadline.py` has the one that keeps a deadline.
+A pace can end the reasoning early or make its passes narrower; every token is still the target's own. Knows no clock:
+`safety/deadline.py` has the pace that keeps a deadline.
 """
 
 from typing import Protocol
 
 
 class Pace(Protocol):
-    """Who decides how wide the next pass is, whether there is one, and whether the action head takes fewer steps."""
+    """Decides how wide the next pass is, whether there is one, and whether the action head takes fewer steps."""
 
     def nodes(self, asked: int) -> int:
         """Nodes a draft may propose for the next pass: `asked` or fewer, at least 1."""
@@ -17,14 +17,14 @@ class Pace(Protocol):
         """Whether the reasoning has to be closed now."""
 
     def must_shorten_action(self) -> bool:
-        """Whether all steps of the action head would be too late; asked where a planner may take fewer."""
+        """Whether all steps of the action head would be too late; asked only if the planner may take fewer."""
 
     def note_pass(self, rows: int, milliseconds: float) -> None:
-        """A pass over this many rows took so long."""
+        """Records how long a pass over this many rows took."""
 
 
 class Unhurried:
-    """No limit."""
+    """The pace without a limit."""
 
     def nodes(self, asked: int) -> int:
         return asked

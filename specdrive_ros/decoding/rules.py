@@ -1,7 +1,7 @@
-"""What a chain of causation may hold and how it ends; the same for every way of decoding.
+"""Which tokens a chain of causation may contain and how it ends; the same for every way of decoding.
 
-Trajectory bins are never written. The reasoning ends with `<|traj_future_start|>`. Where the target ends its
-turn instead, the limit is reached or time runs out (pace.py), the reasoning is closed by force and marked as truncated.
+Trajectory bins are never written. The reasoning ends with `<|traj_future_start|>`. If the target ends its turn instead,
+the token limit is reached or time runs out (pace.py), the reasoning is closed by force and marked as truncated.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from specdrive_ros.target.tokens import TargetTokenizer
 
 @dataclass(frozen=True)
 class ReasoningRules:
-    """forbidden: [vocabulary] bool; the rest are token ids and the most tokens a reasoning may have."""
+    """forbidden: [vocabulary] bool; then three token ids, and the largest number of tokens a reasoning may have."""
 
     forbidden: np.ndarray
     cot_end: int
@@ -31,7 +31,7 @@ class ReasoningRules:
 
     @classmethod
     def of(cls, tokenizer: TargetTokenizer, vocabulary: int, max_new_tokens: int) -> "ReasoningRules":
-        """vocabulary: logits the target has; entries beyond the tokenizer's are forbidden, too."""
+        """vocabulary: number of logits of the target; entries past the tokenizer's size are forbidden, too."""
         forbidden = np.ones(vocabulary, bool)
         forbidden[: tokenizer.size] = tokenizer.trajectory_mask()
         return cls(
@@ -43,10 +43,11 @@ class ReasoningRules:
         )
 
     def allowed(self, logits: np.ndarray) -> np.ndarray:
-        """A copy of logits [..., vocabulary] with -inf at what may not be written."""
+        """A copy of logits [..., vocabulary] with -inf at forbidden tokens."""
         return np.where(self.forbidden, -np.inf, logits)
 
     def ended(self, written: list[int]) -> bool:
+        """Whether the last token written ends the reasoning."""
         return bool(written) and written[-1] == self.future_start
 
     def closing(self, written: list[int]) -> list[int]:
@@ -54,7 +55,7 @@ class ReasoningRules:
         return [self.future_start] if self.cot_end in written else [self.cot_end, self.future_start]
 
     def settle(self, choice: int, written: list[int]) -> tuple[list[int], bool]:
-        """The tokens to write next, given the target's choice, and whether they were forced."""
+        """The tokens to write next, given the target's choice, and whether they are forced."""
         closing = self.closing(written)
         last_chance = len(written) + len(closing) >= self.max_new_tokens
         if choice == self.end_of_turn or (last_chance and choice not in (closing[0], self.future_start)):

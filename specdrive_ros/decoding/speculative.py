@@ -1,7 +1,7 @@
-"""Speculative decoding: a draft writes ahead, the target checks a whole tree of words in one pass.
+"""Speculative decoding: a draft writes ahead, and the target checks a whole tree of tokens in one pass.
 
-The words are those of plain decoding, and so is the cache that the action head reads; only the number of passes
-differs (Leviathan et al. 2023, Chen et al. 2023; trees: Miao et al. 2023, SpecInfer). Knows no draft by name.
+The text is that of plain decoding, and so is the cache that the action head reads; only the number of passes differs
+(Leviathan et al. 2023, Chen et al. 2023; trees: Miao et al. 2023, SpecInfer). Knows no draft by name.
 """
 
 import logging
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class SpeculativeDecoder:
-    """nodes: tokens a draft may propose for a pass, beside the root; a draft may propose fewer.
-    choose: how the target chooses; greedy, or `RejectionSampler`.
-    carry:  the previous reasoning rides along in the next prefill and is verified there.
+    """nodes: tokens a draft may propose for one pass, beside the root; it may propose fewer.
+    choose: how the target chooses: greedy, or `RejectionSampler`.
+    carry:  whether the previous reasoning rides along in the next prefill, to be verified there.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SpeculativeDecoder:
 
     @property
     def reads_taps(self) -> bool:
-        """A draft that says nothing of it gets them."""
+        """Whether the draft reads hidden states; assumed of a draft that does not say."""
         return getattr(self.draft, "reads_taps", True)
 
     @property
@@ -79,7 +79,7 @@ class SpeculativeDecoder:
         return writing.reasoning()
 
     def _hurry(self, verdict: Verdict, writing: "_Writing") -> Verdict:
-        """The verdict, or one that closes the reasoning where there is no time for another word."""
+        """The verdict, or one that closes the reasoning if there is no time for another token."""
         ends = not verdict.tokens or self.rules.ended([*writing.token_ids, *verdict.tokens])
         if ends or not writing.pace.must_close():
             return verdict
@@ -87,7 +87,7 @@ class SpeculativeDecoder:
         return Verdict((), tuple(self.rules.closing(writing.token_ids)), True)
 
     def _propose(self, state: DecodingState, writing: "_Writing") -> TokenTree:
-        """The draft's tree; an empty one from a draft that fails, and where the reasoning is closed already."""
+        """The draft's tree; empty if the draft fails or the reasoning is already closed."""
         if self.rules.ended(writing.token_ids):
             return TokenTree.empty()
         room = state.cache.capacity - state.cache.length - 1
@@ -98,7 +98,7 @@ class SpeculativeDecoder:
         return tree
 
     def _asked(self, ask: Callable[[], Answer], otherwise: Answer, writing: "_Writing") -> Answer:
-        """What a draft does when asked; `otherwise` from one that fails."""
+        """The draft's answer; `otherwise` if it fails."""
         with writing.timed("draft"):
             try:
                 return ask()
@@ -117,7 +117,7 @@ class SpeculativeDecoder:
         )
 
     def _checked(self, proposal: TokenTree, nodes: int) -> TokenTree:
-        """A copy of the proposal that can be run. Raises where there is none."""
+        """A copy of the proposal that is safe to run. Raises if the proposal is invalid."""
         tree, vocabulary = TokenTree.copy_of(proposal), len(self.rules.forbidden)
         if len(tree) > nodes:
             raise ValueError(f"proposed {len(tree)} nodes, asked for {nodes}")
@@ -157,7 +157,7 @@ class SpeculativeDecoder:
         return _Pass(root_slot, len(stem), tree, output.logits, output.taps, positions, output.choices)
 
     def _accept(self, state: DecodingState, run: "_Pass", writing: "_Writing") -> Verdict:
-        """Keeps of a pass what the target agrees with: words, rows of the cache, taps."""
+        """Keeps what the target agrees with: tokens, cache rows and taps."""
         with writing.timed("verify"):
             verdict = verify(run.tree, run.logits, self.rules, writing.token_ids, self.choose, run.choices)
             state.cache.keep(run.root_slot + 1, np.array(verdict.path, np.int64))
@@ -171,7 +171,7 @@ class SpeculativeDecoder:
 
 @dataclass(frozen=True)
 class _Pass:
-    """What was run and what came of it.
+    """A pass: what was run, and its outputs.
 
     root_slot: cache slot of the tree's root, the last of the `stem` rows the pass begins with
     logits:    [1 + n, vocabulary] of the root and the nodes, or `choices` [1 + n]
@@ -188,7 +188,7 @@ class _Pass:
 
 
 def _prefill(state: DecodingState) -> _Pass:
-    """The prefill as a pass whose root is the prompt's last token, its tree what rode along."""
+    """The prefill as a pass: its root is the prompt's last token, its tree the text that rode along."""
     carried = state.carried or Carried(TokenTree.empty(), None)
     stem, root_slot = len(state.taps) - len(carried.tree), state.cache.length - len(carried.tree) - 1
     logits, choices = _joined(state.logits, carried.logits), _joined(state.choice, carried.choices)
@@ -196,7 +196,7 @@ def _prefill(state: DecodingState) -> _Pass:
 
 
 def _joined(first: np.ndarray | int | None, behind: np.ndarray | None) -> np.ndarray | None:
-    """The root's row and those of what rode along."""
+    """The root's row, followed by the rows of what rode along."""
     if first is None:
         return None
     return np.asarray(first)[None] if behind is None else np.concatenate([np.asarray(first)[None], behind])
@@ -204,7 +204,7 @@ def _joined(first: np.ndarray | int | None, behind: np.ndarray | None) -> np.nda
 
 @dataclass
 class _Writing:
-    """One reasoning while it is written."""
+    """A reasoning while it is being written."""
 
     pace: Pace
     token_ids: list[int] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""What decoding starts from and what it leaves: the target's state after the prompt, and the reasoning.
+"""What decoding starts from and what it produces: the target's state after the prompt, and the reasoning.
 
-Knows no strategy: plain decoding and speculation read and leave the same.
+Independent of the strategy: plain and speculative decoding read and leave the same.
 """
 
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from specdrive_ros.runtime.networks import KeyValueCache
 
 @dataclass(frozen=True)
 class Carried:
-    """Text that rode along behind the prompt and waits for its verification.
+    """Text that rode along after the prompt and has yet to be verified.
 
     tree:    of n tokens; their rows are the last n in the cache
-    logits:  [n, vocabulary], what follows each of them; None where the networks have chosen
-    choices: [n], what they chose
+    logits:  [n, vocabulary], for what follows each of them; None where the networks chose the tokens
+    choices: [n], the tokens they chose
     """
 
     tree: TokenTree
@@ -29,14 +29,14 @@ class Carried:
 class DecodingState:
     """The target after the tokens whose keys and values are in `cache`.
 
-    logits:     [vocabulary], what follows the newest token (with `carried`: the prompt); None where the networks
-                have chosen
-    taps:       [T, n_taps E] of the newest pass, for drafts
-    rope_delta: what to add to a token's cache slot to get its position
+    logits:     [vocabulary], for what follows the newest token (with `carried`: the prompt); None where the networks
+                chose the token
+    taps:       [T, n_taps E] hidden states of the newest pass, for drafts
+    rope_delta: added to a token's cache slot, gives its position
     prompt_ids: [P], for drafts
     positions:  [3, T] of the rows of `taps`, for drafts
-    carried:    text behind the prompt that is not verified yet
-    choice:     the target's greedy choice behind the newest token, in place of `logits`
+    carried:    text after the prompt that has yet to be verified
+    choice:     the target's greedy choice after the newest token, in place of `logits`
     """
 
     cache: KeyValueCache
@@ -49,7 +49,7 @@ class DecodingState:
     choice: int | None = None
 
     def follow(self, logits: np.ndarray | None, choices: np.ndarray | None, row: int) -> None:
-        """From here on that row of a pass says what comes next; it has logits or choices."""
+        """Takes what comes next from this row of a pass, which has either logits or choices."""
         self.logits = None if logits is None else logits[row]
         self.choice = None if choices is None else int(choices[row])
 
@@ -59,12 +59,12 @@ class Reasoning:
     """The chain of causation as the target wrote it; the cache ends with the row of the last token.
 
     token_ids:     all that was written, `<|cot_end|>` and `<|traj_future_start|>` included
-    truncated:     it was closed before the target ended it
-    target_passes: passes of the target, prefill not counted
+    truncated:     whether it was closed before the target ended it
+    target_passes: passes of the target, not counting the prefill
     stage_ms:      milliseconds of `draft` and `verify`
     drafted:       accepted tokens by draft
     proposed:      nodes that drafts proposed, accepted or not
-    draft_faults:  proposals that raised or were no token tree
+    draft_faults:  proposals that raised or were not a valid token tree
     """
 
     token_ids: tuple[int, ...]

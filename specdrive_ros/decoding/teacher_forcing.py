@@ -1,6 +1,6 @@
-"""What the target says at each place of a given answer: one pass, nothing is written by itself.
+"""What the target would choose at each place of a given answer (teacher forcing), in one pass.
 
-Used to ask where a choice depends on what was perceived: the same answer, another prompt before it.
+Used to find where a choice depends on what was perceived: the same answer after another prompt.
 """
 
 import numpy as np

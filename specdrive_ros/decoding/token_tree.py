@@ -1,7 +1,7 @@
 """The one shape of a proposal: a tree of tokens below the newest token.
 
-Every draft proposes one, whatever it is; a chain is a tree of width one. The target verifies all of it in one pass
-under the tree's mask (Miao et al. 2023, SpecInfer). Knows neither drafts nor networks.
+Every kind of draft proposes one; a chain is a tree of width one. The target verifies the whole tree in one pass under
+its attention mask (Miao et al. 2023, SpecInfer). Knows neither drafts nor networks.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ class TokenTree:
     """n proposed tokens; n may be 0.
 
     tokens:    [n] token ids
-    parents:   [n] index of each node's parent, before its own; -1 is the root, the newest token, which is no node
+    parents:   [n] index of each node's parent, smaller than its own; -1 is the root, the newest token, itself no node
     log_probs: [n] log-probability of the path from the root to the node, under the proposer
     proposers: [n] which draft each node is credited to; () where one draft proposed all
 
-    Raises ValueError when made wrong.
+    Raises ValueError for an invalid tree.
     """
 
     tokens: np.ndarray
@@ -66,7 +66,7 @@ class TokenTree:
 
     @classmethod
     def copy_of(cls, proposal: "TokenTree") -> "TokenTree":
-        """The proposal checked anew: whoever made it may have gone round the checks, or write to it later."""
+        """A checked copy: whoever made the proposal may have bypassed the checks, or may write to it later."""
         if not isinstance(proposal, TokenTree):
             raise TypeError(f"proposed {type(proposal).__name__}, not a TokenTree")
         return cls(proposal.tokens, proposal.parents, proposal.log_probs, proposal.proposers)
@@ -78,7 +78,7 @@ class TokenTree:
         log_probs: Sequence[float] | None = None,
         proposers: tuple[str, ...] = (),
     ) -> "TokenTree":
-        """Tokens one after the other; log_probs of the paths, certain where not given."""
+        """Tokens one after the other; log_probs of the paths, 0 (certain) if not given."""
         tokens = np.asarray(tokens, np.int64).reshape(-1)
         log_probs = np.zeros(len(tokens)) if log_probs is None else log_probs
         return cls(tokens, np.arange(len(tokens)) - 1, log_probs, proposers)
@@ -107,7 +107,7 @@ class TokenTree:
         return children
 
     def following(self, words: Sequence[int], node: int = ROOT) -> list[int]:
-        """The nodes of these words, one below the other from `node` down, as far as the tree has them."""
+        """The nodes that spell these tokens downwards from `node`, as far as the tree has them."""
         nodes = []
         for word in words:
             node = next((child for child in self.children.get(node, ()) if self.tokens[child] == word), ROOT)
@@ -131,7 +131,7 @@ class TokenTree:
     def attention_mask(self, cached: int, stem: int = 1) -> np.ndarray:
         """[T, S + T] bool for a pass over `stem` tokens, the root the last of them, and the n nodes.
 
-        A node looks at the `cached` S rows, the stem, its ancestors and itself. T = stem + n.
+        A node attends to the S `cached` rows, the stem, its ancestors and itself. T = stem + n.
         """
         ancestors = np.eye(len(self), dtype=bool)
         for node, parent in enumerate(self.parents.tolist()):
@@ -148,7 +148,7 @@ class TokenTree:
         return text_positions(root_slot + 1, deepest, rope_delta)[:, self.depths - 1]
 
     def pruned(self, nodes: int) -> "TokenTree":
-        """The most probable `nodes` nodes, in their order; of equal ones the first. Ancestors stay."""
+        """The `nodes` most probable nodes, in their order, the first of equals. Their ancestors always stay."""
         if nodes >= len(self):
             return self
         kept = np.sort(np.argsort(-self._least_on_path(), kind="stable")[: max(nodes, 0)])
@@ -159,7 +159,7 @@ class TokenTree:
 
     @property
     def probabilities(self) -> np.ndarray:
-        """[n] of the paths, at most 1 and never rising from parent to child, whatever the proposer claims."""
+        """[n] path probabilities, at most 1 and never rising from parent to child, whatever the proposer claims."""
         return np.exp(self._least_on_path())
 
     def _least_on_path(self) -> np.ndarray:
@@ -171,9 +171,9 @@ class TokenTree:
 
 
 def merge(trees: Sequence[TokenTree], nodes: int, names: Sequence[str] = ()) -> TokenTree:
-    """One tree of the most probable `nodes` nodes of several; a path that several propose has its best probability.
+    """One tree of the `nodes` most probable nodes of several trees; a path proposed twice keeps its best probability.
 
-    names: of the proposers; a node is credited to the one that thought it most probable, of equals the first.
+    names: of the proposers; a node is credited to the one that gave it the highest probability, the first of equals.
     """
     places: dict[tuple[int, int], int] = {}
     tokens, parents, log_probs, proposers = [], [], [], []

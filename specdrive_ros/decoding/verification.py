@@ -1,8 +1,8 @@
-"""How much of a proposed tree the target agrees with. Lossless: what is written is what plain decoding writes.
+"""How much of a proposed tree the target agrees with. Lossless: the text is what plain decoding writes.
 
-At each node the target chooses as plain decoding does, from the logits behind that node. A choice that is among the
-node's children is accepted and its own logits are asked next; any other choice is the target's own token, after which
-the rest of the tree is void. Sampling is lossless as well: a draft's child is a point mass, so accepting child x with
+At each node the target chooses as in plain decoding, from the logits after that node. A choice among the node's
+children is accepted, and its logits are consulted next; any other choice is the target's own token, and the rest of the
+tree is discarded. Sampling is lossless as well: a draft's child is a point mass, so accepting child x with
 probability p(x), else drawing from p without x, is drawing from p (Leviathan et al. 2023, Chen et al. 2023; over
 siblings: Miao et al. 2023, SpecInfer, and EAGLE).
 """
@@ -22,8 +22,8 @@ ChooseAmong = Callable[[np.ndarray, Sequence[int]], int]  # [vocabulary] masked 
 @dataclass(frozen=True)
 class Verdict:
     """path:   accepted nodes of the tree from the root down
-    tokens: what the target writes behind them by itself: a token, or those that close the reasoning; () at its end
-    forced: the reasoning is closed by force
+    tokens: what the target itself writes after them: one token, or those that close the reasoning; () at its end
+    forced: whether the reasoning is closed by force
     """
 
     path: tuple[int, ...]
@@ -39,9 +39,11 @@ def verify(
     choose: ChooseAmong,
     choices: np.ndarray | None = None,
 ) -> Verdict:
-    """logits: [1 + n, vocabulary], row 0 behind the root, row 1 + k behind node k; written: up to the root.
+    """Walks the tree from the root as far as the target agrees.
 
-    choices: [1 + n], what the networks have chosen behind each row, in place of logits and `choose`.
+    logits:  [1 + n, vocabulary], row 0 for what follows the root, row 1 + k for what follows node k
+    written: the tokens up to the root
+    choices: [1 + n], what the networks chose after each row, in place of logits and `choose`
     """
     written, path, node = list(written), [], ROOT
     while not rules.ended(written):
@@ -84,9 +86,9 @@ class RejectionSampler:
 def reject_siblings(
     probabilities: np.ndarray, proposed: Sequence[int], uniform: Callable[[], float]
 ) -> tuple[int | None, np.ndarray]:
-    """The accepted one of the proposed tokens or None, and what is left of the distribution [vocabulary].
+    """The accepted token, or None, and what is left of the distribution [vocabulary].
 
-    Each token is accepted with the probability it has; a rejected one gets none, the others are scaled up.
+    Each proposed token is accepted with its probability; a rejected one gets probability 0, the others are scaled up.
     """
     rest = np.array(probabilities, np.float64)
     for token in proposed:

@@ -19,6 +19,8 @@ ANOTHER_PLACE = np.log(0.2)  # what going on at the second of them is worth
 
 
 class Carryover:
+    """Proposes the previous reasoning from the places where it agrees with what is written, as a tree of chains."""
+
     name = "carryover"
     reads_taps = False
 

@@ -16,7 +16,8 @@ from specdrive_ros.draft.dflash_network import DFlash
 from specdrive_ros.draft.eagle3_network import Eagle3
 from specdrive_ros.draft.layout import read_draft_config, write_draft_config
 from specdrive_ros.errors import InputError
-from specdrive_ros.target.checkpoint import WEIGHTS, check_names_and_shapes, read_weights
+from specdrive_ros.runtime.weights_file import WEIGHTS
+from specdrive_ros.target.checkpoint import check_names_and_shapes, read_weights
 from specdrive_ros.target.config import TextConfig
 
 T = TypeVar("T")
@@ -54,7 +55,7 @@ def load_draft_network(
 
 
 def published_names(weights: dict[str, T], config: Eagle3Config | DFlashConfig) -> dict[str, T]:
-    """A file's tensors, or where they lie, under the names of the kind's own repository, the target's copies left out."""
+    """A file's tensors, or their places, by the names of the kind's own repository, without copies of the target's."""
     if isinstance(config, DFlashConfig):
         return {name: value for name, value in weights.items() if name not in (*OF_THE_TARGET, "lm_head.weight")}
     return {

@@ -1,11 +1,11 @@
-"""Several drafts in company: their trees merged into one, as wide as pays on the machine at hand.
+"""Several drafts together: their trees merged into one, as wide as pays off on the machine at hand.
 
-A pass of the target over more rows costs more time, and how much more differs: on a CPU 16 rows cost nearly twice a
-single one, on a GPU hardly more. So the width follows measured costs (`PassCosts`): the tree keeps as many of its most
-probable nodes as make the most tokens per millisecond, and a draft that costs more than it is expected to bring is not
-asked, except now and then, in case it has become better. A network that is asked also says what it thinks of the words
-of the cheap ones before it, which are ranked by both opinions. Everything here is a function of tokens and of the cost
-table, never of the clock: the same drive again makes the same passes.
+A wider pass of the target costs more time, and how much more depends on the machine: on a CPU, 16 rows cost nearly
+twice as much as one, on a GPU hardly more. So the width follows measured costs (`PassCosts`): the tree keeps the number
+of its most probable nodes that gives the most tokens per millisecond. A draft that costs more than it is expected to
+bring is not asked, except now and then, in case it has become better. A network that is asked also rates the words of
+the cheaper drafts before it, which are then ranked by both opinions. Everything here depends on tokens and on the cost
+table, never on the clock: repeating a drive repeats its passes.
 """
 
 import json
@@ -29,8 +29,8 @@ WORTH_ASKING = 2.5
 LARGEST_PASS = 128  # rows
 LARGEST_ROWS = 2**20  # of a table
 log = logging.getLogger(__name__)
-LEARNING = 0.1  # weight of the newest pass in what a draft is expected to bring
-ASKED_AGAIN = 32  # passes after which a draft that does not pay gets another try
+LEARNING = 0.1  # weight of the newest pass in a draft's expected tokens
+ASKED_AGAIN = 32  # passes after which a draft that does not pay off gets another try
 FREE = AskingCost()
 
 Proposals = list[tuple[str, TokenTree]]  # name of a draft, what it proposed
@@ -38,8 +38,8 @@ Proposals = list[tuple[str, TokenTree]]  # name of a draft, what it proposed
 
 @dataclass(frozen=True)
 class PassCosts:
-    """rows: [K] widths of a pass, rising; ms: [K] what it takes. In between linear, beyond as the last two go on.
-    drafts: what asking a draft costs, by its name; those not in it are estimated.
+    """rows: [K] widths of a pass, rising; ms: [K] their times, interpolated linearly, extrapolated from the last two.
+    drafts: what asking a draft costs, by its name; the costs of others are estimated.
 
     The default was measured on mini's size on one CPU core (ONNX Runtime, float32).
     """
@@ -60,7 +60,7 @@ class PassCosts:
 
     @classmethod
     def load(cls, checkpoint: Path) -> "PassCosts":
-        """What was measured for a checkpoint on this machine (`bench decode --measure-costs`), else the default."""
+        """The costs measured for a checkpoint on this machine (`bench decode --measure-costs`), else the default."""
         path = Path(checkpoint) / COSTS_FILE
         if not path.is_file():
             return cls()
@@ -72,6 +72,7 @@ class PassCosts:
             raise InputError(f"{path}: is no table of pass costs ({error}); delete it or measure again") from None
 
     def save(self, checkpoint: Path) -> None:
+        """Writes them beside a checkpoint's weights. Raises `InputError` where that is not possible."""
         path = Path(checkpoint) / COSTS_FILE
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +84,7 @@ class PassCosts:
 
     @property
     def most_nodes(self) -> int:
-        """Nodes of the widest tree worth asking for: its pass takes up to `WORTH_ASKING` times that of one row."""
+        """Nodes of the widest tree worth asking for: its pass takes at most `WORTH_ASKING` times that of one row."""
         widths = np.arange(1, LARGEST_PASS + 1)
         return int(widths[self.of(widths) <= WORTH_ASKING * self.of(1)].max()) - 1
 
@@ -127,8 +128,8 @@ class _Unread:
 
 
 class Company:
-    """drafts: the cheap ones first: a later one is asked only if it pays on top of them
-    asking: what asking a draft costs, by its name, where it is worth counting
+    """drafts: the cheapest first: a later one is asked only if it pays off on top of them
+    asking: what asking a draft costs, by its name; free if left out
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class Company:
         return self._guarded(draft, lambda: TokenTree.copy_of(ask()).pruned(nodes), TokenTree.empty())
 
     def _as_seen_by(self, draft: Draft, proposals: Proposals) -> Proposals:
-        """The cheaper drafts' proposals, ranked by what a network thinks of their words as well."""
+        """The cheaper drafts' proposals, re-ranked with a network's opinion of their words."""
         if not hasattr(draft, "edges"):
             return proposals
         return [
@@ -189,7 +190,7 @@ class Company:
         ]
 
     def _guarded(self, draft: Draft, ask: Callable, otherwise):
-        """One broken draft leaves the others' words."""
+        """What `ask` returns, `otherwise` if it raises: one broken draft must not take the others down."""
         try:
             return ask()
         except Exception as error:  # a proposal, whatever is wrong with it, must not end a drive
@@ -211,9 +212,11 @@ class Company:
         return pays(max(tokens, 1.0 + self.expected[name]), ms_with, tokens, ms, draft_ms)
 
     def _learn(self, asked: list[tuple[str, TokenTree, int]], written: Sequence[int]) -> None:
-        """What each draft asked before a pass would have brought by itself, now that the words are known. Those behind
-        the last pass of a reasoning are known when the next one begins: where a draft is at its best, there is no
-        other pass."""
+        """Updates how many tokens each asked draft would have brought by itself, now that the words are known.
+
+        The words after the last pass of a reasoning become known when the next reasoning begins; when a draft is at
+        its best, that is the only pass there is.
+        """
         for name, tree, start in asked:
             brought = agreeing(tree, written[start:])
             before = self.expected.get(name, float(brought))
@@ -221,9 +224,9 @@ class Company:
 
 
 def reranked(tree: TokenTree, edges: np.ndarray) -> TokenTree:
-    """A tree whose nodes are as probable as its proposer and a network take them to be on average.
+    """The tree with each step's probability averaged between its proposer and a network.
 
-    edges: [n] log-probability of each node behind its parent by the network; NaN where it says nothing.
+    edges: [n] the network's log-probability of each node given its parent; NaN where it has no opinion.
     """
     own = tree.log_probs - np.append(tree.log_probs, 0.0)[tree.parents]
     own, edges = np.exp(np.minimum(own, 0.0)), np.exp(np.minimum(edges, 0.0))
@@ -243,5 +246,5 @@ def _together(proposals: Proposals, nodes: int) -> TokenTree:
 
 
 def agreeing(tree: TokenTree, words: Sequence[int]) -> int:
-    """How many of the words the tree has, one below the other from its root."""
+    """How many of the words the tree has along a path from its root."""
     return len(tree.following(words))

@@ -1,13 +1,13 @@
-"""A draft from one public layout into another, so that one made here is read elsewhere and the other way round. PyTorch.
+"""Converts drafts between the public layouts, so that a draft made here is read elsewhere and vice versa. PyTorch.
 
 | layout | who reads it |
 |---|---|
 | published | the kind's own repository: SafeAILab's EAGLE-3, z-lab's DFlash; it is what `train draft` writes |
 | speculators | speculators and what is built on it |
 
-Numbers stay as they are, in their own type. What is ours alone (rotary setting, taps, target) goes along in a section
-`specdrive` that others do not look at; where they would then compute something else, `caveats` says so. Which keys of its
-config speculators cannot do without was seen by removing each (version 0.9.0).
+Numbers stay as they are, in their own type. What is ours alone (rotary setting, taps, target) goes into a section
+`specdrive` that others ignore; where they would then compute something else, `caveats` says so. Which keys of its
+config speculators needs was found by removing each (version 0.9.0).
 """
 
 import json
@@ -21,7 +21,7 @@ from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.layout import CONFIG, sizes_as_json
 from specdrive_ros.draft.taps import eagle3_taps
 from specdrive_ros.errors import InputError
-from specdrive_ros.target.checkpoint import WEIGHTS
+from specdrive_ros.runtime.weights_file import WEIGHTS
 from specdrive_ros.target.config import TextConfig
 
 PUBLISHED, SPECULATORS = "published", "speculators"
@@ -57,7 +57,9 @@ def caveats(config: Eagle3Config | DFlashConfig, text: TextConfig, layout: str) 
     return found
 
 
-def _save_speculators(config: Eagle3Config | DFlashConfig, weights: dict[str, Tensor], out: Path, verifier: str) -> None:
+def _save_speculators(
+    config: Eagle3Config | DFlashConfig, weights: dict[str, Tensor], out: Path, verifier: str
+) -> None:
     out.mkdir(parents=True, exist_ok=True)
     content = json.dumps(speculators_config(config, weights["fc.weight"], verifier), indent=1)
     (out / CONFIG).write_text(content + "\n", encoding="utf-8")

@@ -32,6 +32,8 @@ class DFlashLayer(nn.Module):
 
 
 class DFlash(nn.Module):
+    """A block filled in one pass, given the target's tapped states (letters as in `layers.py`)."""
+
     def __init__(self, config: DFlashConfig):
         super().__init__()
         self.config = config
@@ -57,7 +59,10 @@ class DFlash(nn.Module):
         [..., T, S + T] (None: everything is seen) -> [..., T, E] after `norm`, for the target's head."""
         return self.norm(self.layer_outputs(embeddings, rotary, context, mask)[-1])
 
-    def layer_outputs(self, embeddings, rotary, context, mask=None) -> list[Tensor]:
+    def layer_outputs(
+        self, embeddings: Tensor, rotary: Rotary, context: list[Tensor], mask: Tensor | None = None
+    ) -> list[Tensor]:
+        """As `forward`, but what every layer puts out, before `norm`."""
         outputs = [embeddings]
         for layer, rows in zip(self.layers, context, strict=True):
             outputs.append(layer(outputs[-1], rotary, rows, mask))

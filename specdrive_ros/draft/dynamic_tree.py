@@ -73,7 +73,9 @@ def best_of_slots(
     """
     choices = [likeliest(row, top_k) for row in slots]
     words, parents, scores = [], [], []
-    waiting = [(-float(slots[0, choices[0][0]]), 0, -1, 0)] if len(slots) and nodes > 0 else []  # cost, depth, parent, rank
+    waiting = []  # cost, depth, parent, rank
+    if len(slots) and nodes > 0:
+        waiting.append((-float(slots[0, choices[0][0]]), 0, -1, 0))
     while waiting and len(words) < nodes:
         cost, depth, parent, rank = heappop(waiting)
         word, place = choices[depth][rank], len(words)

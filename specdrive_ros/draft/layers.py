@@ -15,6 +15,8 @@ Rotary = tuple[Tensor, Tensor]  # cosines and sines [..., T, D]
 
 
 class RmsNorm(nn.Module):
+    """x over its root mean square (of the last axis), scaled by a learnt weight."""
+
     def __init__(self, size: int, eps: float):
         super().__init__()
         self.weight, self.eps = nn.Parameter(torch.ones(size)), eps

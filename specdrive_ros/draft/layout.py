@@ -52,7 +52,7 @@ def _config_of(source: dict, text: TextConfig, path: Path) -> Eagle3Config | DFl
     if layout == "speculators":
         return _from_speculators(source, text, str(path))
     if layout == "z-lab DFlash":
-        return _dflash(source, text, str(path), **_zlab(source, text, str(path)))
+        return _dflash(source, str(path), **_zlab(source, str(path)))
     if layout == "SafeAILab EAGLE-3":
         return _eagle3(source, text, str(path), eagle3_taps(text.num_hidden_layers), qk_norm=False)
     raise InputError(
@@ -61,7 +61,7 @@ def _config_of(source: dict, text: TextConfig, path: Path) -> Eagle3Config | DFl
     )
 
 
-def _zlab(source: dict, text: TextConfig, where: str) -> dict:
+def _zlab(source: dict, where: str) -> dict:
     section = _section(source, "dflash_config", where)
     layers = _whole(source, "num_target_layers", where)
     ids = _layers(section, "target_layer_ids", f"{where} dflash_config")
@@ -92,7 +92,7 @@ def _from_speculators(source: dict, text: TextConfig, where: str) -> Eagle3Confi
     taps = _layers(source, "aux_hidden_state_layer_ids", where)
     require(taps is not None, f"{where} aux_hidden_state_layer_ids", "must be a list of layers", taps)
     return _dflash(
-        layer, text, within, taps=tuple(taps), target_layers=text.num_hidden_layers,
+        layer, within, taps=tuple(taps), target_layers=text.num_hidden_layers,
         block_size=source.get("block_size", 8), mask_token_id=_whole(source, "mask_token_id", where),
     )  # fmt: skip
 
@@ -106,7 +106,9 @@ def _eagle3(source: dict, text: TextConfig, where: str, taps: tuple[int, ...], q
     )
 
 
-def _dflash(source, text, where, *, taps, target_layers, block_size, mask_token_id) -> DFlashConfig:
+def _dflash(
+    source: dict, where: str, *, taps: tuple[int, ...], target_layers: int, block_size: int, mask_token_id: int
+) -> DFlashConfig:
     common = _common(source, where, _theta(source, where), taps, target_layers)
     return DFlashConfig(**common, block_size=block_size, mask_token_id=mask_token_id)
 

@@ -28,6 +28,8 @@ class Inner(Protocol):
 
 
 class NetworkDraft:
+    """`inner` as a draft; asked for no nodes it only takes up what was written since."""
+
     reads_taps = True
 
     def __init__(self, name: str, inner: Inner):

@@ -1,9 +1,9 @@
 """The phrasebook: what a driver usually says next. A trie of chains of causation with counts; no network.
 
-Holds every known sentence from its beginning and every stretch of up to `CONTEXT` tokens, each with how often it was
-seen. After the words written so far the next one is predicted from the whole beginning, from ever shorter ends of it
-and from the bare word counts, each filling in for the one before by absolute discounting (Ney et al. 1994): a
-beginning that nobody wrote falls back on its longest known end. Sentences end with the tokens that close a reasoning.
+Holds every known sentence from its beginning and every stretch of up to `CONTEXT` tokens, each with its count. The
+next token is predicted from everything written so far, from ever shorter suffixes of it and from the bare token counts,
+each smoothing the one before by absolute discounting (Ney et al. 1994): a beginning never seen falls back on its
+longest known suffix. Sentences end with the tokens that close a reasoning.
 
     ./specdrive train draft --kind phrasebook --data data/mini --model mini
 
@@ -13,7 +13,6 @@ Knows token ids only; the tokenizer they are of is recognised by its fingerprint
 import heapq
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.decoding.token_tree import ROOT, TokenTree
 from specdrive_ros.draft.draft import DraftContext
 from specdrive_ros.errors import InputError
@@ -163,26 +163,22 @@ class Phrasebook:
             self._children[node] = children
         return children
 
-    # One file
-
     def save(self, path: str | Path, fingerprint: str) -> None:
         """fingerprint: of the tokenizer, see `TargetTokenizer.fingerprint`. The file appears whole or not at all."""
         counts = np.minimum(self.counts, np.iinfo(np.int32).max).astype(np.int32)  # half the bytes
         arrays = {"tokens": self.tokens, "counts": counts, "first_child": self.first_child}
         about = {"kind": self.name, "version": VERSION, "tokenizer": fingerprint, "end": json.dumps(self.end)}
         path = Path(path)
-        unfinished = path.with_suffix(".unfinished")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(arrays, unfinished, metadata=about)
-            os.replace(unfinished, path)
+            with atomic_write(path) as unfinished:
+                save_file(arrays, unfinished, metadata=about)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
             raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
     @classmethod
     def load(cls, path: str | Path, fingerprint: str) -> "Phrasebook":
-        """Raises `InputError` where the file is none, is damaged, or is of another tokenizer."""
+        """Raises `InputError` if the file is missing, damaged or made for another tokenizer."""
         path = Path(path)
         learn = "learn one with: ./specdrive train draft --kind phrasebook"
         if not path.is_file():

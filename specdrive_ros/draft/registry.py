@@ -117,5 +117,6 @@ def _network(
     words = np.flatnonzero(~rules.forbidden)
     inner = load_draft(path, networks, words=words, end_token=rules.future_start, **shape(costs))
     if (inner.name, inner.config.rope) != (kind, rope):
-        raise InputError(f"{path}: holds the draft {inner.name}-{inner.config.rope}; it should lie in a folder of its name")
+        found = f"{inner.name}-{inner.config.rope}"
+        raise InputError(f"{path}: holds the draft {found}; it should lie in a folder of its name")
     return NetworkDraft(name, inner), costs.drafts.get(name) or asking_cost(inner, costs)

@@ -14,6 +14,8 @@ Where a deepstack level is added, sglang captures before the addition and Huggin
 be had here: the state before it is never seen by a later layer. Knows no network and no file.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from specdrive_ros.errors import InputError
@@ -31,7 +33,7 @@ def dflash_taps(layers: int, draft_layers: int) -> tuple[int, ...]:
     return tuple(round(1 + i * (layers - 4) / (draft_layers - 1)) + 1 for i in range(draft_layers))
 
 
-def from_outputs(layer_ids) -> tuple[int, ...]:
+def from_outputs(layer_ids: Iterable[int]) -> tuple[int, ...]:
     """Numbers of layers whose outputs are meant -> taps."""
     return tuple(int(layer) + 1 for layer in layer_ids)
 

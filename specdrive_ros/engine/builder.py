@@ -25,6 +25,8 @@ _DTYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "INT64": "
 
 @dataclass(frozen=True)
 class BuiltEngine:
+    """A serialized engine, its inputs and outputs, and how many seconds it took to build."""
+
     content: bytes
     bindings: tuple[Binding, ...]
     seconds: float
@@ -62,7 +64,7 @@ def build_engine(
         raise first_error(errors, f"{graph}: {tensorrt.name} built nothing and gave no reason")
     if cache is not None:
         _keep_timing_cache(config, timing_cache)
-    return BuiltEngine(bytes(serialized), _describe(trt, network, graph, profile), time.monotonic() - begun)
+    return BuiltEngine(bytes(serialized), _describe(network, graph, profile), time.monotonic() - begun)
 
 
 def _builder(trt, logger, errors: list[str]):
@@ -121,7 +123,7 @@ def _tensors(network, mode: str) -> list:
     return [get(index) for index in range(count)]
 
 
-def _describe(trt, network, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
+def _describe(network, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
     """The network's own inputs and outputs, with the shapes each optimisation profile was given."""
     bindings = []
     for mode in ("input", "output"):
@@ -134,7 +136,7 @@ def _describe(trt, network, graph: str, profile: BuildProfile) -> tuple[Binding,
     return tuple(bindings)
 
 
-def dtype_name(dtype) -> str:
+def dtype_name(dtype: object) -> str:
     """TensorRT's type -> our name of it."""
     return _DTYPES.get(dtype.name, dtype.name.lower())
 

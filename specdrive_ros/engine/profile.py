@@ -11,8 +11,8 @@ from pathlib import Path
 from specdrive_ros.engine.axes import AXES, Range, Ranges, letters_of
 from specdrive_ros.engine.identity import canonical
 from specdrive_ros.errors import InputError
-from specdrive_ros.installation import data_roots
-from specdrive_ros.yaml_file import read_yaml
+from specdrive_ros.validation import require
+from specdrive_ros.yaml_file import SUFFIXES, known_names, named_file, read_yaml
 
 BUILDERS = ("auto", "tensorrt", "tensorrt_rtx")
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -62,23 +62,21 @@ class BuildProfile:
 
 def find_profile(profile: str | Path) -> BuildProfile:
     """A profile by name (of `engines/profiles/`) or by path. Raises `InputError` for what is wrong in it."""
-    path = Path(profile)
-    if path.suffix not in (".yaml", ".yml"):
-        candidates = [root / PROFILES / f"{profile}.yaml" for root in data_roots()]
-        named = next((each for each in candidates if each.is_file()), None)
-        if named is None and not path.is_file():
-            raise InputError(
-                f"profile {str(profile)!r}: no such file, nor a name; known names: {', '.join(profile_names())}"
-            )
-        path = named or path
+    path = named_file(PROFILES, profile)
+    if path.suffix not in SUFFIXES and not path.is_file():
+        raise InputError(
+            f"profile {str(profile)!r}: no such file, nor a name; known names: {', '.join(profile_names())}"
+        )
     return read_profile(path)
 
 
 def profile_names() -> list[str]:
-    return sorted({path.stem for root in data_roots() for path in (root / PROFILES).glob("*.yaml")})
+    """Names of the profiles that come with the package."""
+    return known_names(PROFILES)
 
 
 def read_profile(path: Path) -> BuildProfile:
+    """The profile in a file, named after it. Raises `InputError` with the file for what is wrong in it."""
     if not path.exists():
         raise InputError(f"{path}: no such profile; known names: {', '.join(profile_names())}")
     content = read_yaml(path)
@@ -97,19 +95,19 @@ def _profile(name: str, content: object) -> BuildProfile:
     values = dict(content)
     values["graphs"] = _graphs(content["graphs"])
     if "targets" in values:
-        _require(isinstance(values["targets"], list), "targets", "a list", values["targets"])
+        require(isinstance(values["targets"], list), "targets", "a list", values["targets"])
         values["targets"] = tuple(values["targets"])
     return BuildProfile(name, **values)
 
 
 def _graphs(content: object) -> dict[str, tuple[Ranges, ...]]:
-    _require(isinstance(content, dict) and bool(content), "graphs", "a mapping from graphs to lists of ranges", content)
+    require(isinstance(content, dict) and bool(content), "graphs", "a mapping from graphs to lists of ranges", content)
     return {graph: _ranges_of(graph, profiles) for graph, profiles in content.items()}
 
 
 def _ranges_of(graph: str, profiles: object) -> tuple[Ranges, ...]:
     _one_of("graphs", graph, tuple(AXES))
-    _require(
+    require(
         isinstance(profiles, list) and bool(profiles), graph, "a list of mappings from letters to ranges", profiles
     )
     return tuple(_ranges(graph, one) for one in profiles)
@@ -138,17 +136,12 @@ def _check_targets(targets: tuple) -> None:
     rule = 'a list of compute capabilities such as "8.9", or only "current"'
     valid = bool(targets) and all(isinstance(each, str) for each in targets) and len(set(targets)) == len(targets)
     valid = valid and (targets == (CURRENT,) or all(map(_CAPABILITY.fullmatch, targets)))
-    _require(valid, "targets", rule, list(targets))
+    require(valid, "targets", rule, list(targets))
 
 
 def _one_of(name: str, value: object, choices: tuple[str, ...]) -> None:
-    _require(value in choices, name, f"one of {', '.join(choices)}", value)
+    require(value in choices, name, f"one of {', '.join(choices)}", value)
 
 
 def _whole(name: str, value: object, least: int, largest: int) -> None:
-    _require(type(value) is int and least <= value <= largest, name, f"a whole number {least} … {largest}", value)
-
-
-def _require(holds: bool, name: str, rule: str, value: object) -> None:
-    if not holds:
-        raise InputError(f"{name} must be {rule}, got {value!r}")
+    require(type(value) is int and least <= value <= largest, name, f"a whole number {least} … {largest}", value)

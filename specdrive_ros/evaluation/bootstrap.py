@@ -1,4 +1,4 @@
-"""Means with 95 % intervals, by drawing the samples again. Knows nothing of what was measured.
+"""Means with 95 % bootstrap intervals. Knows nothing of what was measured.
 
 A measure gives each sample a part and a whole, and its mean is the sum of the parts over the sum of the wholes:
 (error, 1) for a mean, (right, asked) for a share, (0, 0) for a sample that says nothing. Samples must be
@@ -21,8 +21,8 @@ def mean_with_interval(parts: np.ndarray, wholes: np.ndarray) -> dict:
 
 def difference_with_interval(parts: np.ndarray, wholes: np.ndarray, other_parts: np.ndarray,
                              other_wholes: np.ndarray) -> dict:
-    """The first mean less the other, of the same samples [n] measured twice; those that one of both says nothing
-    about are left out."""
+    """The first mean minus the other, of the same samples [n] measured twice; samples about which either says nothing
+    are left out."""
     both = (wholes > 0) & (other_wholes > 0)
     ours, theirs = (parts[both], wholes[both]), (other_parts[both], other_wholes[both])
     if not both.any():
@@ -31,13 +31,15 @@ def difference_with_interval(parts: np.ndarray, wholes: np.ndarray, other_parts:
 
 
 def crossed_mean(parts: np.ndarray, wholes: np.ndarray) -> dict:
-    """The same of samples measured in several trained models, [seeds, n]: seeds and samples are both drawn again, so that
-    the interval holds what another training would have changed. One seed: samples alone."""
+    """The same for samples measured in several trained models, [seeds, n]: seeds and samples are both resampled, so
+    that the interval includes what another training would have changed. With one seed, only samples are."""
     return _summary(_ratio(parts, wholes), _crossed(parts, wholes), parts.shape[1])
 
 
-def crossed_difference(parts: np.ndarray, wholes: np.ndarray, other_parts: np.ndarray, other_wholes: np.ndarray) -> dict:
-    """The first mean less the other, of the same samples and seeds [seeds, n]."""
+def crossed_difference(
+    parts: np.ndarray, wholes: np.ndarray, other_parts: np.ndarray, other_wholes: np.ndarray
+) -> dict:
+    """The first mean minus the other, of the same samples and seeds [seeds, n]."""
     return _summary(_ratio(parts, wholes) - _ratio(other_parts, other_wholes),
                     _crossed(parts, wholes) - _crossed(other_parts, other_wholes), parts.shape[1])
 
@@ -63,7 +65,8 @@ def _drawn(parts: np.ndarray, wholes: np.ndarray) -> np.ndarray:
 @lru_cache(maxsize=8)
 def _times_drawn(count: int, stream: int = 0) -> np.ndarray:
     """[draws, count]: how often each sample is in each draw. Draws of two streams are independent."""
-    return np.random.default_rng([SEED, stream] if stream else SEED).multinomial(count, np.full(count, 1 / count), DRAWS).astype(np.float32)
+    random = np.random.default_rng([SEED, stream] if stream else SEED)
+    return random.multinomial(count, np.full(count, 1 / count), DRAWS).astype(np.float32)
 
 
 def _summary(mean: float | None, drawn: np.ndarray, count: int) -> dict:

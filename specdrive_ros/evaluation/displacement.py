@@ -9,7 +9,14 @@ from array import array
 
 import numpy as np
 
-from specdrive_ros.geometry import in_frame, interpolate_poses, matrix_from_quaternion, wrap_angle, yaw_from_matrix
+from specdrive_ros.geometry import (
+    arc_end,
+    in_frame,
+    interpolate_poses,
+    matrix_from_quaternion,
+    wrap_angle,
+    yaw_from_matrix,
+)
 from specdrive_ros.observation.history import POSITION_SLACK_M
 from specdrive_ros.observation.observation import EgoHistory
 from specdrive_ros.shapes import HISTORY_STEP_S, NANOSECONDS, WAYPOINT_TIMES_S
@@ -90,8 +97,7 @@ def constant_turn_rate_and_velocity(history: EgoHistory) -> np.ndarray:
     yaw = yaw_from_matrix(history.rotation[[-1 - TURN_STEPS, -1]])
     turn_rate = wrap_angle(yaw[1] - yaw[0]) / (TURN_STEPS * HISTORY_STEP_S)  # rad/s, left positive
     turned = turn_rate * WAYPOINT_TIMES_S
-    chord_m = history.speed_mps * WAYPOINT_TIMES_S * np.sinc(turned / (2 * np.pi))
-    return np.stack([chord_m * np.cos(turned / 2), chord_m * np.sin(turned / 2), np.zeros_like(turned)], axis=1)
+    return arc_end(history.speed_mps * WAYPOINT_TIMES_S, turned)
 
 
 def displacements(xyz: np.ndarray, future: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from specdrive_ros.evaluation.summary import (
     latency_summary,
     reasoning_summary,
 )
-from specdrive_ros.geometry import quaternion_from_yaw
+from specdrive_ros.geometry import in_frame, quaternion_from_yaw, rotation_about_z
 from specdrive_ros.observation.history import OdometryHistory
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.observation.refusal import Refusal
@@ -348,10 +348,8 @@ def driven_after(poses: np.ndarray, index: int) -> np.ndarray:
     """
     time_s, x, y, yaw = poses[index]
     later = poses[index : np.searchsorted(poses[:, 0], time_s + WAYPOINT_TIMES_S[-1] + 1e-6)]
-    delta = later[:, 1:3] - (x, y)
-    cos, sin = np.cos(yaw), np.sin(yaw)
-    ahead, left = cos * delta[:, 0] + sin * delta[:, 1], -sin * delta[:, 0] + cos * delta[:, 1]
-    return np.stack([ahead, left, np.zeros_like(ahead)], 1)
+    xyz = np.column_stack([later[:, 1:3], np.zeros(len(later))])
+    return in_frame(xyz, np.array([x, y, 0.0]), rotation_about_z(yaw))
 
 
 def drive_summary(

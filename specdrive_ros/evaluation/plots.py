@@ -5,20 +5,13 @@ Knows nothing of plans or summaries; every function returns one `<svg>` element 
 """
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import numpy as np
 
+from specdrive_ros.evaluation.svg import fixed, svg, text
+
 CAR_LENGTH_M, CAR_WIDTH_M, REAR_OVERHANG_M = 4.6, 1.9, 0.9
 BIRDS_EYE_ASPECT, BEHIND_M = 0.5, 4.0
-
-
-def svg(width: float, height: float, parts: Sequence[str], label: str, css_class: str = "plot") -> str:
-    """One figure that scales with the page; `label` is what a screen reader says."""
-    return (
-        f'<svg class="{css_class}" viewBox="0 0 {_n(width)} {_n(height)}" role="img" '
-        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
-    )
 
 
 def latency_bars(rows: Sequence[tuple[str, dict[str, float]]], deadline_ms: float) -> str:
@@ -36,8 +29,8 @@ def latency_bars(rows: Sequence[tuple[str, dict[str, float]]], deadline_ms: floa
     ]
     height = 4 + row_height * len(rows)
     x = left + deadline_ms * scale
-    parts.append(f'<line class="deadline" x1="{_n(x)}" x2="{_n(x)}" y1="0" y2="{height}"/>')
-    parts.append(_text(x, height + 14, f"deadline {deadline_ms:g} ms", "middle"))
+    parts.append(f'<line class="deadline" x1="{fixed(x)}" x2="{fixed(x)}" y1="0" y2="{height}"/>')
+    parts.append(text(x, height + 14, f"deadline {deadline_ms:g} ms", "middle"))
     return svg(width, height + 22, parts, "Latency per stage, milliseconds")
 
 
@@ -46,17 +39,17 @@ def _latency_row(stage: str, row: dict, left: float, y: float, scale: float, edg
     beyond = left + row["max"] * scale > edge
     tick_x = min(left + row["max"] * scale, edge)
     tick = (
-        f'<path class="maximum" d="M{_n(tick_x - 4)} {_n(y + 4)}l5 5l-5 5"/>'
+        f'<path class="maximum" d="M{fixed(tick_x - 4)} {fixed(y + 4)}l5 5l-5 5"/>'
         if beyond
-        else f'<path class="maximum" d="M{_n(tick_x)} {_n(y + 3)}v12"/>'
+        else f'<path class="maximum" d="M{fixed(tick_x)} {fixed(y + 3)}v12"/>'
     )
     numbers = f"{_ms(row['median'])} · p99 {_ms(row['p99'])} · max {_ms(row['max'])}"
     return (
-        _text(left - 8, y + 13, stage, "end")
-        + f'<rect class="pale" x="{left}" y="{_n(y + 2)}" width="{_n(p99)}" height="14"/>'
-        + f'<rect class="solid" x="{left}" y="{_n(y + 2)}" width="{_n(max(median, 0.5))}" height="14"/>'
+        text(left - 8, y + 13, stage, "end")
+        + f'<rect class="pale" x="{left}" y="{fixed(y + 2)}" width="{fixed(p99)}" height="14"/>'
+        + f'<rect class="solid" x="{left}" y="{fixed(y + 2)}" width="{fixed(max(median, 0.5))}" height="14"/>'
         + tick
-        + _text(edge + 8, y + 13, numbers, "start")
+        + text(edge + 8, y + 13, numbers, "start")
     )
 
 
@@ -82,18 +75,18 @@ def line_over_time(
     parts = []
     for value in _ticks(lowest, highest, 4):
         at = height - bottom - (value - lowest) * y_scale
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{_n(at)}" y2="{_n(at)}"/>')
-        parts.append(_text(left - 6, at + 4, f"{value:g}", "end"))
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{fixed(at)}" y2="{fixed(at)}"/>')
+        parts.append(text(left - 6, at + 4, f"{value:g}", "end"))
     for value in _ticks(start, end, 12):
-        parts.append(_text(left + (value - start) * x_scale, height - 5, f"{value:g} s", "middle"))
+        parts.append(text(left + (value - start) * x_scale, height - 5, f"{value:g} s", "middle"))
     for mark in marks_s:
         at = left + (mark - start) * x_scale
-        parts.append(f'<path class="mark" d="M{_n(at)} {height - bottom}v-7"/>')
+        parts.append(f'<path class="mark" d="M{fixed(at)} {height - bottom}v-7"/>')
     parts.append(f'<polyline class="driven" points="{_points(x, y)}"/>')
     parts.append(f'<line class="cursor" x1="-9" x2="-9" y1="{top}" y2="{height - bottom}"/>')
-    parts.append(_text(left + 4, top + 8, unit, "start"))
+    parts.append(text(left + 4, top + 8, unit, "start"))
     figure = svg(width, height, parts, f"Over time, {unit}", "plot timeline")
-    return figure.replace("<svg ", f'<svg data-x="{_n(left - start * x_scale)} {_n(x_scale, 4)}" ', 1)
+    return figure.replace("<svg ", f'<svg data-x="{fixed(left - start * x_scale)} {fixed(x_scale, 4)}" ', 1)
 
 
 def lines_over(
@@ -108,18 +101,18 @@ def lines_over(
     x_scale = (width - left - right) / float(at[-1])
     highest = 1.1 * max(float(values.max()), 1e-6)
     y_scale = (height - top - bottom) / highest
-    parts = [_text(left, top - 10, unit, "start"), _text(width - right, height - 4, label, "end")]
+    parts = [text(left, top - 10, unit, "start"), text(width - right, height - 4, label, "end")]
     for value in _ticks(0.0, highest, 5):
         y = height - bottom - value * y_scale
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{_n(y)}" y2="{_n(y)}"/>')
-        parts.append(_text(left - 6, y + 4, f"{value:g}", "end"))
-    parts += [_text(left + float(place) * x_scale, height - bottom + 14, f"{place:g}", "middle") for place in at]
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{fixed(y)}" y2="{fixed(y)}"/>')
+        parts.append(text(left - 6, y + 4, f"{value:g}", "end"))
+    parts += [text(left + float(place) * x_scale, height - bottom + 14, f"{place:g}", "middle") for place in at]
     y = height - bottom - values * y_scale
     beside = _spread(y[:, -1], 13)
     for number, name in enumerate(series):
         stroke = f"stroke:hsl({360 * number // len(series)} 65% 50%);stroke-width:2"
         parts.append(f'<polyline style="{stroke}" points="{_points(left + np.asarray(at) * x_scale, y[number])}"/>')
-        parts.append(_text(width - right + 8, beside[number] + 4, f"{name} {values[number, -1]:.3g}", "start"))
+        parts.append(text(width - right + 8, beside[number] + 4, f"{name} {values[number, -1]:.3g}", "start"))
     return svg(width, height, parts, f"{unit} over {label}")
 
 
@@ -152,20 +145,20 @@ def birds_eye(plan_xy: np.ndarray, driven_xy: np.ndarray | None, ahead_m: float,
     parts = []
     for metres in np.arange(0, ahead_m + 0.1, 10.0):
         y = ahead_m - metres
-        parts.append(f'<line class="grid" x1="0" x2="{_n(width)}" y1="{_n(y)}" y2="{_n(y)}"/>')
+        parts.append(f'<line class="grid" x1="0" x2="{fixed(width)}" y1="{fixed(y)}" y2="{fixed(y)}"/>')
         if metres % (10 if ahead_m < 60 else 20) == 0 and metres:
             parts.append(
-                f'<text x="0.4" y="{_n(y - 0.5)}" style="font-size:{_n(height / 34)}px">{metres:g} m</text>'
+                f'<text x="0.4" y="{fixed(y - 0.5)}" style="font-size:{fixed(height / 34)}px">{metres:g} m</text>'
             )
     parts.append(
-        f'<rect class="ego" x="{_n(side_m - CAR_WIDTH_M / 2)}" width="{CAR_WIDTH_M}" '
-        f'y="{_n(ahead_m - CAR_LENGTH_M + REAR_OVERHANG_M)}" height="{CAR_LENGTH_M}" rx="0.6"/>'
+        f'<rect class="ego" x="{fixed(side_m - CAR_WIDTH_M / 2)}" width="{CAR_WIDTH_M}" '
+        f'y="{fixed(ahead_m - CAR_LENGTH_M + REAR_OVERHANG_M)}" height="{CAR_LENGTH_M}" rx="0.6"/>'
     )
     from_ego = np.vstack([np.zeros((1, 2)), plan_xy])
     parts.append(f'<polyline class="plan" points="{_seen_from_above(from_ego, ahead_m, side_m)}"/>')
     for x, y in plan_xy[dots]:
         parts.append(
-            f'<circle class="dot" cx="{_n(side_m - y)}" cy="{_n(ahead_m - x)}" r="{_n(height / 90)}"/>'
+            f'<circle class="dot" cx="{fixed(side_m - y)}" cy="{fixed(ahead_m - x)}" r="{fixed(height / 90)}"/>'
         )
     if driven_xy is not None and len(driven_xy) > 1:
         parts.append(f'<polyline class="driven" points="{_seen_from_above(driven_xy, ahead_m, side_m)}"/>')
@@ -177,7 +170,7 @@ def _seen_from_above(xy: np.ndarray, ahead_m: float, side_m: float) -> str:
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> str:
-    return " ".join(f"{_n(px)},{_n(py)}" for px, py in zip(x, y, strict=True) if np.isfinite(px + py))
+    return " ".join(f"{fixed(px)},{fixed(py)}" for px, py in zip(x, y, strict=True) if np.isfinite(px + py))
 
 
 def _ticks(lowest: float, highest: float, about: int) -> np.ndarray:
@@ -187,11 +180,3 @@ def _ticks(lowest: float, highest: float, about: int) -> np.ndarray:
     step = magnitude * next(factor for factor in (1, 2, 5, 10) if factor * magnitude >= raw * 0.999)
     ticks = np.arange(np.ceil(lowest / step), np.floor(highest / step) + 0.5) * step
     return np.round(ticks, 6) + 0.0
-
-
-def _text(x: float, y: float, content: str, anchor: str) -> str:
-    return f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}">{escape(content)}</text>'
-
-
-def _n(value: float, digits: int = 1) -> str:
-    return f"{float(value):.{digits}f}".rstrip("0").rstrip(".")

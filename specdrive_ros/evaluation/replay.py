@@ -18,10 +18,10 @@ from specdrive_ros.evaluation.bags import Bag, BagMessage
 from specdrive_ros.evaluation.displacement import OdometryTrace, constant_velocity, displacements
 from specdrive_ros.evaluation.pictures import PICTURE_WIDTH
 from specdrive_ros.evaluation.recording import DriveRecording, RecordedPose
-from specdrive_ros.evaluation.report import PICTURES_PER_REPORT, ReportCycle
 from specdrive_ros.evaluation.replay_sources import Sources
+from specdrive_ros.evaluation.report import PICTURES_PER_REPORT, ReportCycle
 from specdrive_ros.geometry import yaw_from_quaternion
-from specdrive_ros.observation.images import BadImage, ImageFault, decode_compressed, decode_image
+from specdrive_ros.observation.images import BadImage, ImageFault, decode_message
 from specdrive_ros.observation.observation import Observation
 from specdrive_ros.observation.refusal import Reason, Refusal
 from specdrive_ros.observation.synchronisation import ObservationBuilder
@@ -308,7 +308,7 @@ class _Replaying:
             self._note(f"no plan was possible ({reasons or 'nothing fell due'}): {result.refusal_text}")
 
 
-def odometry_sample(message) -> tuple[np.ndarray, np.ndarray, float | None]:
+def odometry_sample(message: object) -> tuple[np.ndarray, np.ndarray, float | None]:
     """Position [3], quaternion [4] (x, y, z, w), forward speed of a nav_msgs/Odometry.
 
     A twist that is all zero was never filled in, or the car stands: positions know either way.
@@ -317,14 +317,6 @@ def odometry_sample(message) -> tuple[np.ndarray, np.ndarray, float | None]:
     linear = message.twist.twist.linear
     speed = None if linear.x == linear.y == linear.z == 0.0 else linear.x
     return np.array([position.x, position.y, position.z]), np.array([turn.x, turn.y, turn.z, turn.w]), speed
-
-
-def decode_message(message) -> np.ndarray:
-    """A sensor_msgs Image or CompressedImage -> uint8 [H, W, 3] RGB. Raises BadImage."""
-    if hasattr(message, "format"):
-        return decode_compressed(message.format, message.data)
-    return decode_image(message.encoding, message.height, message.width, message.step, message.is_bigendian,
-                        message.data)
 
 
 def _small(rgb: np.ndarray) -> np.ndarray:

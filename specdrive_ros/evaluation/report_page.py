@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from specdrive_ros.atomic_file import atomic_write
+
 STYLE = """
 :root{color-scheme:light dark;--page:#f6f7f9;--card:#fff;--ink:#1b2129;--soft:#5b6673;--line:#dde2e8;
 --plan:#0072b2;--driven:#d55e00;--good:#007a5a;--bad:#c14a00;--mark:#cc79a7}
@@ -111,6 +113,11 @@ def page(title: str, body: str) -> str:
     )
 
 
+def card(title: str, content: str) -> str:
+    """A block of the page under a heading. title: plain text; content: HTML."""
+    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'
+
+
 def table(head: Sequence, rows: Iterable[Sequence]) -> str:
     """Cells are plain text or numbers."""
 
@@ -121,8 +128,6 @@ def table(head: Sequence, rows: Iterable[Sequence]) -> str:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Replaces `path` at once."""
-    path = Path(path)
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    """Replaces `path` in one step."""
+    with atomic_write(Path(path)) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")

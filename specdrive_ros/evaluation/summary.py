@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.decoding.statistics import accepted_length, routine_share
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.plan import Plan
@@ -219,12 +220,10 @@ def summary_text(summary: Mapping) -> str:
 
 
 def write_summary(path: Path, summary: Mapping) -> None:
-    """Checks the document, then replaces `path` at once, so that no reader sees half of it."""
+    """Checks the document, then replaces `path` in one step."""
     text = summary_text(summary)
-    path = Path(path)
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with atomic_write(Path(path)) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def prepare_out_file(path: Path) -> Path:

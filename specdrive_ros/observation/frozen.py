@@ -1,4 +1,4 @@
-"""A camera that sends the same picture again and again while the car moves: it looks alive and is not.
+"""Detects a camera that sends the same picture again and again while the car moves: it looks alive but is not.
 
 A warning only: a rendered world that stands still looks the same, and so does a covered lens at night.
 """
@@ -11,7 +11,7 @@ ROWS_COMPARED = 16
 
 
 class FrozenPicture:
-    """One camera. Compares a few rows of each picture with those of the one before."""
+    """Watches one camera. Compares a few rows of each picture with those of the previous one."""
 
     def __init__(self):
         self._rows: np.ndarray | None = None

@@ -1,7 +1,7 @@
 """Odometry at any rate -> 16 poses at 10 Hz ending at t0, or the reason why not.
 
-Resampled by *time*, never by count, so that 5 Hz and 200 Hz, jitter, lost, late and repeated
-messages give the same history. Knows nothing of ROS and of frames; one thread at a time.
+Resampled by *time*, never by count, so the history is the same at 5 Hz and 200 Hz, with jitter, and with lost, late or
+repeated messages. Knows nothing of ROS or of camera frames; one thread at a time.
 """
 
 from bisect import bisect_left
@@ -49,8 +49,8 @@ class OdometryHistory:
     max_gap_s:         longest silence between two samples that is still interpolated.
     extrapolation_s:   t0 may be this much newer than the newest sample (images and odometry arrive
                        in any order); the last rates of motion and turn go on.
-    clock_jump_s:      a sample older than the newest by more than this says the clock went back:
-                       the ring starts anew.
+    clock_jump_s:      a sample older than the newest by more than this means that the clock went back:
+                       the ring starts again.
     max_speed_mps:     anything faster between two samples is a teleport.
 
     `rejected` counts refused or replaced samples by reason, `out_of_order` those sorted in late.
@@ -100,8 +100,8 @@ class OdometryHistory:
         """Take one sample; returns why it was not simply taken, or None.
 
         xyz: [3] metres and quaternion: [4] (x, y, z, w) of base_link in a fixed frame; speed_mps:
-        forward speed of its twist. A speed that is no number, or over `max_speed_mps`, is unknown. NOT_FINITE and
-        ZERO_QUATERNION leave the history as it was, CLOCK_JUMP starts it anew with this sample,
+        forward speed of its twist; unknown if it is not finite or above `max_speed_mps`. NOT_FINITE and
+        ZERO_QUATERNION leave the history as it was, CLOCK_JUMP restarts it with this sample,
         DUPLICATE_ODOMETRY replaces the sample of that stamp, TOO_OLD drops it.
         """
         reason = self._insert(int(stamp_ns), xyz, quaternion, speed_mps)
@@ -141,9 +141,9 @@ class OdometryHistory:
         return None
 
     def pose_at(self, at_ns: int) -> Pose | None:
-        """Where the car was or, after the newest sample, goes on to; None while nothing has come.
+        """Where the car was or, after the newest sample, will be if it moves on; None without any sample.
 
-        Before the oldest sample that one holds. How far the newest may be extrapolated is the caller's to judge.
+        Before the oldest sample, that sample's pose. How far extrapolation may go is for the caller to judge.
         """
         if not self._stamps:
             return None

@@ -92,6 +92,14 @@ def _encodings() -> dict[str, Packed | SemiPlanar]:
 ENCODINGS = _encodings()
 
 
+def decode_message(message: object) -> np.ndarray:
+    """A sensor_msgs/Image or CompressedImage, of ROS or out of a bag -> uint8 [H, W, 3] RGB. Raises BadImage."""
+    if hasattr(message, "format"):
+        return decode_compressed(message.format, message.data)
+    big_endian = bool(message.is_bigendian)
+    return decode_image(message.encoding, message.height, message.width, message.step, big_endian, message.data)
+
+
 def decode_image(
     encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: bytes
 ) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from specdrive_ros.geometry import matrix_from_quaternion
+from specdrive_ros.geometry import matrix_from_quaternion, quaternion_product
 
 LONGEST_WAY = 32  # edges; more is a loop
 CLOCK_BACK_NS = 1_000_000_000  # older than the one before by more than this: another clock, not a late message
@@ -56,7 +56,7 @@ class TransformOdometry:
         for frame in way:
             each = self._edges[frame]
             position = each.position + matrix_from_quaternion(_unit(each.quaternion)) @ position
-            quaternion = _product(_unit(each.quaternion), quaternion)
+            quaternion = quaternion_product(_unit(each.quaternion), quaternion)
         return max(self._edges[frame].stamp_ns for frame in moving), position, quaternion
 
     def _way(self) -> list[str]:
@@ -75,14 +75,3 @@ def _unit(quaternion: np.ndarray) -> np.ndarray:
     """Of length 1; one without a direction stays as it is, the history refuses it."""
     norm = np.linalg.norm(quaternion)
     return quaternion / norm if norm > 0 else quaternion
-
-
-def _product(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    x1, y1, z1, w1 = first
-    x2, y2, z2, w2 = second
-    return np.array([
-        w1 * x2 + x1 * w2 + y1 * z2 - z1 * y2,
-        w1 * y2 - x1 * z2 + y1 * w2 + z1 * x2,
-        w1 * z2 + x1 * y2 - y1 * x2 + z1 * w2,
-        w1 * w2 - x1 * x2 - y1 * y2 - z1 * z2,
-    ])

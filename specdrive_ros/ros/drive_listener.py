@@ -20,11 +20,11 @@ from std_msgs.msg import String
 
 from specdrive_ros.controller import PoseSample
 from specdrive_ros.msg import CycleStats, Reasoning, Trajectory
+from specdrive_ros.observation.images import decode_message
 from specdrive_ros.plan import Plan
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import nanoseconds, plan_of, pose_sample, stages_ms
 from specdrive_ros.ros.diagnostics import INPUT_STATUS, REJECTED
-from specdrive_ros.ros.perception import decode_message
 from specdrive_ros.shapes import NANOSECONDS
 
 SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}

@@ -87,7 +87,10 @@ def planner(
     outputs: Mapping[str, str] | None = None,
     **parameters: object,
 ) -> Node:
-    """images: camera -> topic of its pictures; outputs: output -> its topic; parameters: over those of the file."""
+    """The planner's node.
+
+    images: camera -> topic of its pictures; outputs: output -> its topic; parameters: override those of the file.
+    """
     texts = {name: ParameterValue(values[name], value_type=str) for name in ("model", "runtime", "draft")}
     suffix = "image/compressed" if parameters.get("image_transport") == "compressed" else "image"
     return Node(
@@ -116,7 +119,7 @@ def planner(
 
 
 def controller(config: Path, values: Mapping[str, str], car: str, odometry: str, **parameters: object) -> Node:
-    """car: root of the car's command topics, such as /carla/ego_vehicle."""
+    """The controller's node. car: root of the car's command topics, such as /carla/ego_vehicle."""
     return Node(
         package=PACKAGE,
         executable="controller",

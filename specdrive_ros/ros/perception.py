@@ -13,7 +13,7 @@ import numpy as np
 from sensor_msgs.msg import CompressedImage, Image
 
 from specdrive_ros.observation.frozen import FrozenPicture
-from specdrive_ros.observation.images import BadImage, decode_compressed, decode_image
+from specdrive_ros.observation.images import BadImage, decode_message
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.observation.refusal import Reason, Refusal
 from specdrive_ros.observation.synchronisation import ObservationBuilder
@@ -31,16 +31,6 @@ WAITING = {Reason.NOTHING_NEW, Reason.NOT_YET, Reason.NOT_SYNCHRONISED}
 INCOMPLETE = {Reason.NOT_SYNCHRONISED, Reason.CAMERA_MISSING, Reason.NOTHING_NEW}  # of a set that a camera lacks in
 WRONG_FRAME, FROZEN, UNCERTAIN = "WRONG_FRAME", "FROZEN", "UNCERTAIN"
 POSITION_VARIANCES = (0, 7)  # x and y in a pose's covariance, row by row
-
-
-def decode_message(message: Image | CompressedImage) -> np.ndarray:
-    """uint8 [H, W, 3] RGB. Raises BadImage for a message that is no picture."""
-    if isinstance(message, CompressedImage):
-        return decode_compressed(message.format, message.data)
-    big_endian = bool(message.is_bigendian)
-    return decode_image(
-        message.encoding, message.height, message.width, message.step, big_endian, message.data
-    )
 
 
 @dataclass

@@ -134,9 +134,13 @@ class ProcessGraph:
     """Sim, planner and controller as processes; a context manager.
 
     scenarios: (family, seed) in the order to drive.
-    model:     name or folder of a checkpoint.
+    model:     name or folder of a checkpoint, run on `runtime` with `draft`; `seed` is the planner's.
     out_dir:   its `log/` takes what the processes say.
     seconds:   ends each scenario after this long; None lets the world decide.
+    deadline_ms: of a cycle, from picture to trajectory.
+    appearance: how the worlds look, `train` or `held_out`.
+    cameras:   of the car, as the model wants them.
+    output:    what the controller sends, `ackermann` or `carla`.
     processes: what is started, by name; may be changed before the context is entered.
     Raises InputError for wrong arguments, WorkFailed when a process dies or does not get ready.
     """

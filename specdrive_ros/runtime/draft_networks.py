@@ -18,6 +18,8 @@ Embed = Callable[[np.ndarray], np.ndarray]  # [T] ids -> [T, E]: the target's em
 
 
 class Eagle3Networks(Protocol):
+    """EAGLE-3's passes: `newest` over tokens that are written, `step` over its own guesses."""
+
     config: Eagle3Config
     token_ids: np.ndarray
 
@@ -31,6 +33,8 @@ class Eagle3Networks(Protocol):
 
 
 class DFlashNetworks(Protocol):
+    """DFlash's passes: `inject` the target's states, `fill` a block."""
+
     config: DFlashConfig
     token_ids: np.ndarray
 

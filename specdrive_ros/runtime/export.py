@@ -23,6 +23,7 @@ import torch
 from onnxscript import optimizer
 from torch.export import Dim
 
+from specdrive_ros.draft.taps import eagle3_taps
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.runtime.bindings import (
     ACTION_OUTPUTS,
@@ -34,7 +35,7 @@ from specdrive_ros.runtime.bindings import (
     text_outputs,
 )
 from specdrive_ros.runtime.checkpoint_copy import copy_checkpoint
-from specdrive_ros.runtime.graphs import ActionStep, TextGraph, VisionGraph, default_tap_layers
+from specdrive_ros.runtime.graphs import ActionStep, TextGraph, VisionGraph
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.onnx_networks import OnnxNetworks
 from specdrive_ros.runtime.stored_weights import KEPT_INSIDE, StoredWeights, keeps
@@ -154,7 +155,7 @@ def _exercise(networks: TargetNetworks, random: np.random.Generator) -> dict[str
 
 def _checked_taps(tap_layers: tuple[int, ...] | None, layers: int) -> tuple[int, ...]:
     if tap_layers is None:
-        return default_tap_layers(layers)
+        return eagle3_taps(layers)
     if not tap_layers or not all(0 <= tap <= layers for tap in tap_layers):
         raise InputError(
             f"tap layers {list(tap_layers)}: each must be 0 … {layers}, the layer a hidden state enters"

@@ -17,15 +17,6 @@ from torch import Tensor, nn
 from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
 
 
-def default_tap_layers(layers: int) -> tuple[int, ...]:
-    """EAGLE-3's convention: the hidden states that *enter* layers 2, n//2 and n-3.
-
-    A tap k is taken after the deepstack addition of layer k-1; k = n is the state that leaves the last
-    layer, before the final norm.
-    """
-    return tuple(min(max(k, 1), layers) for k in (2, layers // 2, layers - 3))
-
-
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
 

@@ -75,7 +75,8 @@ def take_inventory(folder: Path, text_of: Callable[[], TextConfig]) -> Inventory
     if layout is None:
         facts, faults, absent = _of_a_target(folder, tensors)
         return Inventory(folder, TARGET, RELEASED, tensors, facts, (*unreadable, *faults), absent)
-    kind = {"z-lab DFlash": "dflash", "SafeAILab EAGLE-3": "eagle3"}.get(layout) or str(source["speculators_model_type"])
+    kinds = {"z-lab DFlash": "dflash", "SafeAILab EAGLE-3": "eagle3"}
+    kind = kinds.get(layout) or str(source["speculators_model_type"])
     facts, faults = _of_a_draft(folder, text_of())
     absent = tuple(_missing_files(folder, DRAFT_GRAPHS.get(kind, ())))
     return Inventory(folder, kind, layout, tensors, facts, unreadable or faults, absent)

@@ -125,7 +125,7 @@ class TargetNetworks(Protocol):
 
     runtime: str  # name of the runtime, by which drafts are loaded on the same one
     config: TargetConfig
-    tap_layers: tuple[int, ...]  # tap k is the hidden state entering layer k, deepstack added; see graphs.py
+    tap_layers: tuple[int, ...]  # tap k is the hidden state entering layer k, deepstack added; see draft/taps.py
     flow_steps: int  # Euler steps of `act`
     chooses: bool  # whether `extend` chooses tokens where the logits lie: then ask for no more than is read
 

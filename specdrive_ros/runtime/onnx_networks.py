@@ -47,7 +47,7 @@ class OnnxNetworks(GraphNetworks):
         records = {name: graph_record(folder, name, session, export_command(folder))
                    for name, session in self._sessions.items()}
         check_weights(folder, records, export_command(folder))
-        _check_bindings(folder, config, self._sessions)
+        _check_bindings(folder, self._sessions)
         _check_sizes(folder, config, self._sessions["text"])
         _check_vision(folder, config, self._sessions["vision"], places[POSITIONS].shape[0])
         super().__init__(config, records["text"].tap_layers, records["action_step"].flow_steps)
@@ -135,7 +135,7 @@ def _check_variant(folder: Path) -> None:
             raise InputError(f"{path}: is in {variant}, which is for GPUs; take the fp32 export, or int8")
 
 
-def _check_bindings(folder: Path, config: TargetConfig, sessions: dict[str, onnxruntime.InferenceSession]) -> None:
+def _check_bindings(folder: Path, sessions: dict[str, onnxruntime.InferenceSession]) -> None:
     """Inputs and outputs that do not go by layers must have the names of the binding table."""
     named = {
         "vision": (VISION_INPUTS, VISION_OUTPUTS),

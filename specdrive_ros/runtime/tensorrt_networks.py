@@ -9,7 +9,6 @@ other on the device. Engines come from the store, checked.
 **Never run on a GPU so far.** What is tested: the same code against ONNX Runtime, with the host's memory for a device.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 

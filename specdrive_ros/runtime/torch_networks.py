@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from specdrive_ros.draft.taps import eagle3_taps
 from specdrive_ros.engine.graph_file import read_record
-from specdrive_ros.runtime.graphs import ActionStep, DecoderLayer, TextGraph, VisionGraph, default_tap_layers
+from specdrive_ros.runtime.graphs import ActionStep, DecoderLayer, TextGraph, VisionGraph
 from specdrive_ros.runtime.host import GraphNetworks
 from specdrive_ros.target.checkpoint import load_target
 from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
@@ -23,7 +24,7 @@ class TorchNetworks(GraphNetworks):
     def __init__(
         self, target: AlpamayoTarget, tap_layers: tuple[int, ...] | None = None, flow_steps: int = FLOW_STEPS
     ):
-        tap_layers = tap_layers or default_tap_layers(target.config.text.num_hidden_layers)
+        tap_layers = tap_layers or eagle3_taps(target.config.text.num_hidden_layers)
         super().__init__(target.config, tap_layers, flow_steps)
         self._embedding = target.language_model.embed_tokens.weight.detach().numpy()
         self.vision, self.text, self.action_step = (

@@ -16,6 +16,7 @@ from specdrive_ros.json_file import parse_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_SHOWN = 3  # names listed before "and N more"
 _HEADER_LIMIT = 100_000_000  # bytes; the format's own limit
 _ITEM_BYTES = {
     "F64": 8,
@@ -68,14 +69,19 @@ def weights_files(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: no {WEIGHTS} and no {INDEX}; it should be a checkpoint folder") from None
     except (OSError, ValueError):
         raise InputError(
-            f"{folder / INDEX}: no index of shards; it should map tensor names to files"
+            f"{folder / INDEX}: no index of shards; it should have a 'weight_map' of tensor names to files"
         ) from None
     missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
     if missing:
-        raise InputError(
-            f"{folder}: the index names {missing[0]}, which is not there; fetch the missing shards"
-        )
+        which = f"{list_some(missing)}, which {'are' if len(missing) > 1 else 'is'} not there"
+        raise InputError(f"{folder}: the index names {which}; files not in the folder are not read; fetch it")
     return [folder / name for name in names]
+
+
+def list_some(names: list[str]) -> str:
+    """The first few, and how many more."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f", and {more} more" if more > 0 else "")
 
 
 def shard_names(index: str) -> list[str]:
@@ -111,6 +117,7 @@ def available_bytes() -> int:
 
 
 def sha256(path: Path) -> str:
+    """Of the file's content, in hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):

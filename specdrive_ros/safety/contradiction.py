@@ -1,7 +1,7 @@
 """Whether a plan plainly does the opposite of what its chain of causation says. A warning, never a refusal.
 
-Reads only the verbs a driver would: stopping and slowing against speeding up, left against right. A sentence
-that says none of them, or two that exclude each other, is not judged: a false alarm teaches people to look away.
+Looks only for stopping and slowing against speeding up, and left against right. A sentence with none of these, or with
+two that exclude each other, is not judged: false alarms teach people to look away.
 """
 
 import re
@@ -10,11 +10,11 @@ import numpy as np
 
 from specdrive_ros.plan import Plan
 
-SPEED_UP_MPS = 1.5  # faster than at t0 by more than this is no slowing down
-STAY_MPS = 1.5  # still this fast at its slowest is no stopping …
+SPEED_UP_MPS = 1.5  # above the speed at t0 by more than this is not slowing down
+STAY_MPS = 1.5  # still this fast at its slowest is not stopping …
 STOP_SHARE = 0.7  # … nor is this share of the speed at t0
-CREEP_MPS = 0.5  # slower than this all along is no driving on
-ASIDE_M = 1.0  # further than this to the other side
+CREEP_MPS = 0.5  # slower than this throughout is not driving on
+ASIDE_M = 1.0  # farther than this to the other side
 EARLY = slice(0, 40)  # four seconds: later the way back may have begun
 
 SLOWING = re.compile(r"\b(slow(s|ing)?( down)?|brak(e|es|ing)|decelerat\w*|ease off|yield(s|ing)?|give way)\b", re.I)
@@ -22,11 +22,11 @@ STOPPING = re.compile(r"\b(stop(s|ping)?(?! line)|(stay|remain) stopped|come to 
 GOING = re.compile(r"\b(accelerat\w*|speed(s|ing)? up|proceed(s|ing)?|start moving|pick up speed)\b", re.I)
 LEFT = re.compile(r"\b(turn|nudge|move|change|merge|steer|shift|swerve)\w*\b[^.,;]{0,30}\bleft\b", re.I)
 RIGHT = re.compile(r"\b(turn|nudge|move|change|merge|steer|shift|swerve)\w*\b[^.,;]{0,30}\bright\b", re.I)
-REASON = re.compile(r"\b(because|since|due to|as|for|while|to avoid)\b", re.I)  # what follows is of others
+REASON = re.compile(r"\b(because|since|due to|as|for|while|to avoid)\b", re.I)  # what follows is about others
 
 
 def contradiction(plan: Plan) -> str:
-    """What the sentence says and what the plan does; empty where they do not exclude each other."""
+    """What the sentence says against what the plan does; empty unless they exclude each other."""
     decision = REASON.split(plan.reasoning, maxsplit=1)[0]
     return _along(decision, plan) or _aside(decision, plan)
 

@@ -1,21 +1,22 @@
 """What is driven when there is no plan: a comfortable stop along the present curvature.
 
-Knows nothing of why it is needed, and sees no obstacles.
+Does not know why it is needed, and sees no obstacles.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from specdrive_ros.geometry import arc_end, yaw_from_matrix
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import WAYPOINT_TIMES_S
 
 DECELERATION_MPS2 = 2.0
 CURVATURE_LIMIT_PER_M = 0.2
-LATERAL_LIMIT_MPS2 = 9.0  # a curve that asks for more is a false reading: no tyre holds it
+LATERAL_LIMIT_MPS2 = 9.0  # a curve that needs more must be a false reading: no tyre holds it
 CURVATURE_SPAN = 5  # history steps the present curvature is taken from
-STANDSTILL_M = 0.25  # travelled less than this in that span, the curvature is unknown and taken as zero
+STANDSTILL_M = 0.25  # with less travelled in that span, the curvature is unknown and taken as zero
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Braking:
 
 
 def comfortable_stop(observation: Observation) -> Plan:
-    """Brakes to a standstill and stays there; no reasoning. A car that rolls backwards stops likewise."""
+    """Brakes to a standstill and stays there, without reasoning; also for a car that rolls backwards."""
     history = observation.history
     return stop_from(observation.t0_ns, history.speed_mps, present_curvature(history))
 
@@ -45,21 +46,24 @@ def stop_from(t0_ns: int, v0_mps: float, curvature: float) -> Plan:
         xyz=path.xyz,
         yaw=path.yaw,
         speed_mps=path.speed_mps,
-        acceleration=np.diff(path.speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0),
+        acceleration=accelerations(path.speed_mps, v0_mps),
         curvature=np.full_like(path.yaw, curvature),
         v0_mps=v0_mps,
     )
 
 
 def braking(times_s: np.ndarray, v0_mps: float, curvature: float) -> Braking:
-    """Where a car is that begins to brake comfortably at time 0."""
+    """Where a car that begins to brake comfortably at time 0 is at each of `times_s` [n]."""
     braking_s = np.minimum(times_s, abs(v0_mps) / DECELERATION_MPS2)
     direction = np.sign(v0_mps)
     distance_m = v0_mps * braking_s - direction * DECELERATION_MPS2 * braking_s**2 / 2
     yaw = curvature * distance_m
-    chord_m = distance_m * np.sinc(yaw / (2 * np.pi))  # an arc's chord stands at half its angle
-    xyz = np.stack([chord_m * np.cos(yaw / 2), chord_m * np.sin(yaw / 2), np.zeros_like(yaw)], axis=-1)
-    return Braking(xyz, yaw, v0_mps - direction * DECELERATION_MPS2 * braking_s)
+    return Braking(arc_end(distance_m, yaw), yaw, v0_mps - direction * DECELERATION_MPS2 * braking_s)
+
+
+def accelerations(speed_mps: np.ndarray, v0_mps: float) -> np.ndarray:
+    """[64] m/s² between t0 and the first waypoint, then from waypoint to waypoint."""
+    return np.diff(speed_mps, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0)
 
 
 def present_curvature(history: EgoHistory) -> float:
@@ -68,7 +72,6 @@ def present_curvature(history: EgoHistory) -> float:
     travelled_m = float(np.linalg.norm(np.diff(history.xyz[recent], axis=0), axis=1).sum())
     if travelled_m < STANDSTILL_M:
         return 0.0
-    earlier = history.rotation[recent][0]
-    turned = -np.arctan2(earlier[1, 0], earlier[0, 0])  # the ego's own yaw at t0 is zero
+    turned = -yaw_from_matrix(history.rotation[recent][0])  # the ego's own yaw at t0 is zero
     direction = 1.0 if history.speed_mps >= 0 else -1.0
     return float(np.clip(direction * turned / travelled_m, -CURVATURE_LIMIT_PER_M, CURVATURE_LIMIT_PER_M))

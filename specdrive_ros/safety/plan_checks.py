@@ -1,8 +1,8 @@
-"""Whether a plan is one a car may follow: what is checked before anything is published.
+"""Whether a car may follow a plan: checked before anything is published.
 
-A check says what is wrong in words with numbers; it repairs nothing. Limits are wide: they catch a broken
-model or broken inputs, not an uncomfortable drive. One table has all checks; the node has a diagnostic for
-each, and a parameter for each limit.
+A check says in words and numbers what is wrong; it repairs nothing. The limits are wide: they catch a broken model or
+broken inputs, not an uncomfortable drive. One table lists all checks; the node has a diagnostic for each check and a
+parameter for each limit.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ ARRAYS = {"xyz": 3, "yaw": 0, "speed_mps": 0, "acceleration": 0, "curvature": 0}
 
 @dataclass(frozen=True)
 class PlanLimits:
-    """What a plan may do at most. The defaults leave room for all that mini and its expert do.
+    """The limits of a plan. The defaults leave room for everything that mini and its expert do.
 
-    start_m:                 from the first waypoint to where the present speed leads.
-    start_speed_mps:         between the plan's start speed and odometry, beside a tenth of the speed.
-    step_m:                  between a waypoint and where the speeds around it lead from the one before.
+    start_m:                 from the first waypoint to where the present speed would lead.
+    start_speed_mps:         between the plan's start speed and odometry, plus a tenth of the speed.
+    step_m:                  between a waypoint and where the previous one leads at the speeds around it.
     acceleration_mps2:       along the heading, either sign.
     lateral_mps2:            speed² × curvature.
-    curvature_per_m:         where the car moves.
-    curvature_rate_per_m_s:  change of the curvature in time, where the car moves.
-    reverse_m:               backwards, unless the car rolls backwards already.
+    curvature_per_m:         while the car moves.
+    curvature_rate_per_m_s:  change of the curvature in time, while the car moves.
+    reverse_m:               distance backwards, unless the car is already rolling backwards.
     """
 
     start_m: float = 1.0
@@ -53,14 +53,14 @@ class PlanLimits:
 
 @dataclass(frozen=True)
 class Findings:
-    """Each as `NAME: what was found`; violations forbid to drive the plan, warnings do not."""
+    """Each is `NAME: what was found`; violations forbid driving the plan, warnings do not."""
 
     violations: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
 
 def check(plan: Plan, observation: Observation, limits: PlanLimits = PlanLimits()) -> Findings:
-    """All checks. A plan of another shape or with values that are no numbers is not looked at further."""
+    """Runs all checks. A plan of the wrong shape or with values that are not finite is not examined further."""
     for broken in (_shape(plan), _not_finite(plan)):
         if broken:
             return Findings((broken,))
@@ -109,7 +109,7 @@ def _start_speed(plan: Plan, speed_mps: float, limits: PlanLimits) -> str:
 
 
 def _step(plan: Plan, speed_mps: float, limits: PlanLimits) -> str:
-    """Waypoints follow each other in time as their speeds say: none is skipped, repeated or out of order."""
+    """Waypoints follow each other as their speeds say: none is skipped, repeated or out of order."""
     heading = np.unwrap(plan.yaw)
     middle = (heading[1:] + heading[:-1]) / 2
     ahead_m = (plan.speed_mps[1:] + plan.speed_mps[:-1]) / 2 * WAYPOINT_STEP_S
@@ -128,7 +128,7 @@ def _acceleration(plan: Plan, speed_mps: float, limits: PlanLimits) -> str:
 
 def _lateral(plan: Plan, speed_mps: float, limits: PlanLimits) -> str:
     if _curvature(plan, speed_mps, limits):
-        return ""  # it follows from that, and one fault has one name
+        return ""  # too much curvature explains it: one fault, one name
     largest = float((plan.speed_mps**2 * np.abs(plan.curvature)).max())
     return f"{largest:.1f} m/s² to the side" if largest > limits.lateral_mps2 else ""
 
@@ -148,7 +148,7 @@ def _curvature_rate(plan: Plan, speed_mps: float, limits: PlanLimits) -> str:
 
 
 def _reverse(plan: Plan, speed_mps: float, limits: PlanLimits) -> str:
-    """Backwards is explained only by driving backwards already."""
+    """Driving backwards is accepted only of a car that already does."""
     backwards_m = float(np.maximum(-plan.speed_mps, 0.0).sum()) * WAYPOINT_STEP_S
     if backwards_m > limits.reverse_m and speed_mps > -STANDSTILL_MPS:
         return f"{backwards_m:.1f} m backwards"

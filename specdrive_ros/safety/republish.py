@@ -1,48 +1,53 @@
-"""A plan of an earlier instant as seen from a later one: same path over ground, same times, another origin.
+"""An earlier plan re-expressed at a later instant: same path over ground, same times, another origin.
 
-Where the ego was when the plan was made comes from its history; without odometry the ego is taken to be where the plan
-has it by now. Behind the plan's last waypoint the car brakes comfortably along the last curvature.
+The history says where the ego was when the plan was made; without odometry, the ego is assumed to be where the plan has
+it by now. After the plan's last waypoint the car brakes comfortably along the last curvature.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
+from specdrive_ros.geometry import in_frame, out_of_frame, rotation_about_z, yaw_from_matrix
 from specdrive_ros.observation.observation import EgoHistory
 from specdrive_ros.plan import Plan
-from specdrive_ros.safety.fallback import braking
+from specdrive_ros.safety.fallback import accelerations, braking
 from specdrive_ros.shapes import HISTORY_TIMES_S, NANOSECONDS, WAYPOINT_TIMES_S
 
-LONGEST_AGE_S = float(-HISTORY_TIMES_S[0])  # further back the history does not reach
+LONGEST_AGE_S = float(-HISTORY_TIMES_S[0])  # the history reaches no further back
 
 
 def re_expressed(plan: Plan, t0_ns: int, history: EgoHistory) -> Plan:
     """The plan in the ego frame at `t0_ns`, at which `history` ends.
 
-    Raises ValueError for a plan that is newer, or older than the history reaches.
+    Raises ValueError for a plan that is newer than `t0_ns`, or older than the history reaches.
     """
     age_s = (t0_ns - plan.t0_ns) / NANOSECONDS
     if not 0 <= age_s <= LONGEST_AGE_S:
         raise ValueError(f"a plan of {age_s:.2f} s ago cannot be re-expressed; 0 to {LONGEST_AGE_S} s can")
     origin = np.array([np.interp(-age_s, HISTORY_TIMES_S, column) for column in history.xyz.T])
-    headings = np.unwrap(np.arctan2(history.rotation[:, 1, 0], history.rotation[:, 0, 0]))
+    headings = np.unwrap(yaw_from_matrix(history.rotation))
     return _moved(plan, t0_ns, age_s, origin, float(np.interp(-age_s, HISTORY_TIMES_S, headings)))
 
 
 def followed(plan: Plan, t0_ns: int) -> Plan:
-    """The plan in the frame of a car that has followed it exactly until `t0_ns`."""
+    """The plan in the frame of a car that has followed it exactly up to `t0_ns`."""
     age_s = max(0.0, (t0_ns - plan.t0_ns) / NANOSECONDS)
     position, heading = pose_on(plan, age_s)
-    cos, sin = np.cos(-heading), np.sin(-heading)
-    x, y, z = position
-    origin = np.array([-(cos * x - sin * y), -(sin * x + cos * y), -z])
+    origin = in_frame(np.zeros(3), position, rotation_about_z(heading))
     return _moved(plan, t0_ns, age_s, origin, -heading)
 
 
 def pose_on(plan: Plan, age_s: float) -> tuple[np.ndarray, float]:
-    """(xyz, yaw) of a car on the plan so long after its t0, in its frame."""
+    """(xyz [3], yaw) of a car on the plan `age_s` after its t0, in the plan's frame."""
     times, xyz, yaw = _with_origin(plan)[:3]
     return np.array([np.interp(age_s, times, column) for column in xyz.T]), float(np.interp(age_s, times, yaw))
+
+
+def motion_on(plan: Plan, age_s: float) -> tuple[float, float]:
+    """(speed m/s, curvature 1/m) of a car on the plan `age_s` after its t0."""
+    times, _, _, speed, curvature = _with_origin(plan)
+    return float(np.interp(age_s, times, speed)), float(np.interp(age_s, times, curvature))
 
 
 def _with_origin(plan: Plan) -> tuple[np.ndarray, ...]:
@@ -66,27 +71,20 @@ def _moved(plan: Plan, t0_ns: int, age_s: float, origin: np.ndarray, heading: fl
     speeds, curvatures = np.interp(wanted, times, speed), np.interp(wanted, times, curvature)
     if not inside.all():
         tail = braking(wanted[~inside] - times[-1], float(speed[-1]), float(curvature[-1]))
-        points[~inside] = xyz[-1] + _rotated(tail.xyz, float(yaw[-1]))
+        points[~inside] = out_of_frame(tail.xyz, xyz[-1], rotation_about_z(yaw[-1]))
         turned[~inside] = yaw[-1] + tail.yaw
         speeds[~inside], curvatures[~inside] = tail.speed_mps, curvature[-1]
     v0_mps = float(np.interp(age_s, times, speed))
     return replace(
         plan,
         t0_ns=int(t0_ns),
-        xyz=_rotated(points, heading) + origin,
+        xyz=out_of_frame(points, origin, rotation_about_z(heading)),
         yaw=turned + heading,
         speed_mps=speeds,
-        acceleration=np.diff(speeds, prepend=v0_mps) / np.diff(WAYPOINT_TIMES_S, prepend=0.0),
+        acceleration=accelerations(speeds, v0_mps),
         curvature=curvatures,
         v0_mps=v0_mps,
         violations=(),
         warnings=(),
         stage_ms={},
     )
-
-
-def _rotated(points: np.ndarray, heading: float) -> np.ndarray:
-    """points [n, 3] turned about z."""
-    cos, sin = np.cos(heading), np.sin(heading)
-    x, y, z = points.T
-    return np.stack([cos * x - sin * y, sin * x + cos * y, z], axis=1)

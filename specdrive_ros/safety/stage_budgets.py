@@ -1,20 +1,20 @@
-"""How long each stage of a cycle takes, learnt from those that ran: what is to be reserved for it.
+"""How much time to reserve for each stage of a cycle, learnt from the stages that ran.
 
-A budget is the 90th percentile of the last measurements, so that one hiccup changes nothing and a machine that has
-become slow is believed within seconds. Passes of the target are learnt by their width. Knows no clock.
+A budget is the 90th percentile of the latest measurements: a single hiccup changes nothing, and a machine that has
+become slow is noticed within seconds. Passes of the target are learnt by width. Knows no clock.
 """
 
 from collections import deque
 from collections.abc import Mapping
 from math import log2
 
-SHARE = 0.9  # of the measurements are within the budget
+SHARE = 0.9  # of the measurements lie within the budget
 REMEMBERED = 50
-WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # rows of a pass are counted with the next of these
+WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # a pass is counted under the next of these
 
 
 class Budget:
-    """One duration, milliseconds."""
+    """The budget of one duration, milliseconds."""
 
     def __init__(self):
         self._measured: deque[float] = deque(maxlen=REMEMBERED)
@@ -45,7 +45,7 @@ class StageBudgets:
         self._passes = {width: Budget() for width in WIDTHS}
 
     def note(self, stage_ms: Mapping[str, float]) -> None:
-        """Takes the stages of one cycle."""
+        """Takes the stage times of one cycle."""
         for stage, milliseconds in stage_ms.items():
             self._stages.setdefault(stage, Budget()).note(milliseconds)
 
@@ -56,7 +56,7 @@ class StageBudgets:
         return self._stages[stage].ms if stage in self._stages else 0.0
 
     def pass_ms(self, rows: int) -> float:
-        """Of a pass over so many rows; of a width never run that of the nearest one that was."""
+        """The budget of a pass over this many rows; for a width never run, that of the nearest width that was."""
         width = _width(rows)
         known = [each for each in WIDTHS if self._passes[each].known]
         if not known:
@@ -64,7 +64,7 @@ class StageBudgets:
         return self._passes[min(known, key=lambda each: abs(log2(each / width)))].ms
 
     def values(self) -> dict[str, float]:
-        """Every budget, rounded, for people to read."""
+        """All stage budgets, rounded, for display."""
         return {stage: round(budget.ms, 1) for stage, budget in self._stages.items()}
 
 

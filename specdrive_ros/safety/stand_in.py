@@ -1,4 +1,4 @@
-"""What stands in for a plan that is not there in time, is refused or cannot be made: the one order of preference.
+"""What replaces a plan that is late, refused or cannot be made, in one order of preference:
 
     the last valid plan, re-expressed, while it is young and still passes the checks  ->  a comfortable stop
 
@@ -8,19 +8,17 @@ Remembers the last valid plan and what was published last. Knows nothing of ROS 
 from dataclasses import dataclass, replace
 from threading import RLock
 
-import numpy as np
-
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.safety.fallback import comfortable_stop, stop_from
 from specdrive_ros.safety.plan_checks import PlanLimits, violations
-from specdrive_ros.safety.republish import LONGEST_AGE_S, followed, re_expressed
-from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_TIMES_S
+from specdrive_ros.safety.republish import LONGEST_AGE_S, followed, motion_on, re_expressed
+from specdrive_ros.shapes import NANOSECONDS
 
 
 @dataclass(frozen=True)
 class Substitute:
-    """A plan to publish instead. why_not_republished: empty where it is the last valid plan."""
+    """A plan to publish instead. why_not_republished: empty if it is the last valid plan."""
 
     plan: Plan
     republished: bool
@@ -28,7 +26,7 @@ class Substitute:
 
 
 class StandIn:
-    """republish: whether the last valid plan may be used at all; max_age_s: until it is so old."""
+    """republish: whether the last valid plan may be used at all; max_age_s: and up to which age."""
 
     def __init__(self, *, republish: bool = True, max_age_s: float = 0.5, limits: PlanLimits = PlanLimits()):
         self._lock = RLock()
@@ -40,21 +38,21 @@ class StandIn:
             self._republish, self._max_age_s, self._limits = republish, max_age_s, limits
 
     def forget(self) -> None:
-        """The clock or the scene has changed: no plan is valid."""
+        """The clock or the scene has changed: no plan is valid any more."""
         with self._lock:
             self._valid: Plan | None = None
             self._published: Plan | None = None
             self._stopping = False
 
     def remember(self, plan: Plan) -> None:
-        """A plan that passed the checks and is published."""
+        """Records a plan that passed the checks and is published."""
         with self._lock:
             if self._valid is None or plan.t0_ns >= self._valid.t0_ns:
                 self._valid = self._published = plan
                 self._stopping = False
 
     def at(self, t0_ns: int, history: EgoHistory, waited_s: float = 0.0) -> Substitute:
-        """For an instant whose history is known. waited_s: how long ago it was."""
+        """The substitute for an instant whose history is known. waited_s: how long ago that instant was."""
         observation = Observation(t0_ns, {}, {}, history)
         with self._lock:
             why_not = self._why_not(t0_ns, waited_s)
@@ -66,10 +64,10 @@ class StandIn:
             return self._publish(comfortable_stop(observation), False, why_not)
 
     def without_history(self, t0_ns: int, speed_mps: float | None = None) -> Substitute:
-        """For an instant whose history is not known: a stop from the speed, where that is known.
+        """The substitute for an instant whose history is not known: a stop from the given speed, if that is known.
 
-        Else the car is taken to have done what it was told: a stop that was begun goes on, a plan turns into a
-        stop, and where nothing was ever said, it says to stand.
+        Otherwise the car is assumed to have done what it was told: a stop that has begun continues, a plan turns into
+        a stop, and if nothing was ever published, the car is told to stand.
         """
         why_not = "where the car is now is not known"
         with self._lock:
@@ -78,7 +76,7 @@ class StandIn:
             t0_ns = max(t0_ns, self._published.t0_ns)
             if self._stopping:
                 return self._publish(followed(self._published, t0_ns), False, why_not)
-            speed_mps, curvature = _motion_at(self._published, t0_ns)
+            speed_mps, curvature = motion_on(self._published, (t0_ns - self._published.t0_ns) / NANOSECONDS)
             return self._publish(stop_from(t0_ns, speed_mps, curvature), False, why_not)
 
     def _why_not(self, t0_ns: int, waited_s: float) -> str:
@@ -98,11 +96,3 @@ class StandIn:
             plan = replace(plan, reasoning="", token_ids=())
         self._published, self._stopping = plan, not republished
         return Substitute(plan, republished, why_not)
-
-
-def _motion_at(plan: Plan, t0_ns: int) -> tuple[float, float]:
-    """(speed m/s, curvature 1/m) of a car that follows the plan, at an instant."""
-    age_s = (t0_ns - plan.t0_ns) / NANOSECONDS
-    times = np.concatenate([[0.0], WAYPOINT_TIMES_S])
-    speed = np.interp(age_s, times, np.concatenate([[plan.v0_mps], plan.speed_mps]))
-    return float(speed), float(np.interp(age_s, WAYPOINT_TIMES_S, plan.curvature))

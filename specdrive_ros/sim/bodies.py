@@ -4,9 +4,10 @@ Each `*_in_view` yields (distance, draw, thing); the caller sorts and draws far 
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -17,7 +18,10 @@ from specdrive_ros.sim.ground import VIEW_M
 from specdrive_ros.sim.pinhole import NEAR_M
 from specdrive_ros.sim.scenery import BOX_CORNERS
 from specdrive_ros.sim.traffic import BLINK_HZ, Obstacle, Vehicle
-from specdrive_ros.sim.view import FOG_M, ONE, SHIFT, View
+from specdrive_ros.sim.view import FOG_M, ONE, SHIFT, Drawing, View
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 GLASS_RGB, TYRE_RGB = (44, 54, 66), (22, 22, 24)
 BRAKE_ON_RGB, BRAKE_CORE_RGB, BRAKE_OFF_RGB = (255, 48, 36), (255, 170, 140), (92, 14, 16)
@@ -39,7 +43,7 @@ LEAST_BRAKE_PX = 2.6 * ONE  # lamps never get lower than this on the canvas
 # ---- houses and trees -------------------------------------------------------------------------------------
 
 
-def houses_in_view(view: View, ego_s: float):
+def houses_in_view(view: View, ego_s: float) -> Iterator[Drawing]:
     scenery = view.scenery
     first, last = np.searchsorted(scenery.box_s, (ego_s - 8.0, ego_s + VIEW_M))
     if first == last:
@@ -76,7 +80,7 @@ def _draw_faces(view: View, thing) -> None:
             view.fill_pixels(face_pixels[face], colours[face])
 
 
-def trees_in_view(view: View, ego_s: float):
+def trees_in_view(view: View, ego_s: float) -> Iterator[Drawing]:
     scenery = view.scenery
     first, last = np.searchsorted(scenery.tree_s, (ego_s + 2.0, ego_s + VIEW_M))
     if first == last:
@@ -165,7 +169,7 @@ def _quad_across(x: float, y0: float, y1: float, z0: float, z1: float) -> np.nda
     return np.array([[x, y0, z0], [x, y1, z0], [x, y1, z1], [x, y0, z1]])
 
 
-def bodies_in_view(view: View, world, without: Collection[int]):
+def bodies_in_view(view: View, world: "World", without: Collection[int]) -> Iterator[Drawing]:
     r = view.rotation
     for thing in (*world.vehicles, *world.obstacles):
         if thing.id in without:

@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable, Collection
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -25,13 +26,16 @@ from specdrive_ros.sim.signs import lane_end_sign_in_view, signals_in_view, stop
 from specdrive_ros.sim.traffic import SIGNAL_COLOURS
 from specdrive_ros.sim.view import View
 
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
+
 __all__ = ["FRONT_CAMERA", "PinholeCamera", "front_camera", "project", "render"]
 
 NOISE_PLACES = (61, 193)  # rows and columns by which a frame's noise is taken from the bank
 
 
 def render(
-    world,
+    world: "World",
     camera_name: str = FRONT_CAMERA.name,
     *,
     signal_override: str | None = None,
@@ -63,7 +67,7 @@ def render(
     )
 
 
-def _things(view: View, world, signal_override: str | None, without: Collection[int]):
+def _things(view: View, world: "World", signal_override: str | None, without: Collection[int]):
     """(distance, draw, thing) of all that stands up and is near enough."""
     yield from houses_in_view(view, world.ego_s)
     yield from trees_in_view(view, world.ego_s)
@@ -90,7 +94,7 @@ ROLES: dict[str, Callable] = {
 }
 
 
-def _ids(world, without: Collection[int | str]) -> set[int]:
+def _ids(world: "World", without: Collection[int | str]) -> set[int]:
     """Roles by the ids of who plays them now; a role that nobody plays leaves out nothing."""
     ids = set()
     for entry in without:

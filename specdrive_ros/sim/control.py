@@ -1,8 +1,11 @@
-"""Control laws of the expert: accelerations that keep a speed, follow, stop, or brake at once. No facts, no memory."""
+"""Control laws of the expert: accelerations (m/s²) that keep a speed, follow, stop, or brake at once.
+
+Speeds in m/s, gaps in m from bumper to bumper. Knows no facts and remembers nothing.
+"""
 
 import math
 
-from specdrive_ros.sim.ego import clip
+from specdrive_ros.sim.ego import EgoState, clip
 from specdrive_ros.sim.traffic import STANDING_MPS, idm_acceleration
 
 A_MAX_MPS2 = 1.7
@@ -17,16 +20,19 @@ EMERGENCY_GAP_M = 1.5
 
 
 def keep_speed(speed: float, wanted: float) -> float:
+    """Towards the wanted speed (m/s), without a limit from anything ahead."""
     if speed > wanted:
         return max(-1.2, 0.8 * (wanted - speed))
     return min(A_MAX_MPS2, 0.8 * (wanted - speed))
 
 
 def approach(speed: float, allowed: float) -> float:
+    """Towards a speed (m/s) that may not be exceeded."""
     return clip(1.5 * (allowed - speed), -BRAKE_LIMIT_MPS2, A_MAX_MPS2)
 
 
 def follow(speed: float, wanted: float, gap: float, closing: float) -> float:
+    """Behind a vehicle `gap` metres ahead that we close in on by `closing` m/s (IDM)."""
     if speed < STANDING_MPS and gap < 3.0:
         return -0.8
     return idm_acceleration(
@@ -35,6 +41,7 @@ def follow(speed: float, wanted: float, gap: float, closing: float) -> float:
 
 
 def stop_at(speed: float, wanted: float, gap: float) -> float:
+    """A stop `STOP_GAP_M` before something `gap` metres ahead that stands (IDM)."""
     if gap < STOP_GAP_M + 0.6 and speed < 1.0:
         return -0.8
     return idm_acceleration(
@@ -58,7 +65,7 @@ def speed_before(target: float, distance_m: float) -> float:
     return math.sqrt(target**2 + 2 * CURVE_BRAKE_MPS2 * max(distance_m, 0.0))
 
 
-def comfortable(acceleration: float, ego) -> float:
+def comfortable(acceleration: float, ego: EgoState) -> float:
     """Limits jerk, brakes harder than comfortable only when asked to; standing still asks for nothing."""
     if ego.speed == 0.0 and acceleration <= 0:
         return 0.0

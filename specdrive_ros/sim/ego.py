@@ -32,6 +32,8 @@ class EgoState:
 
 @dataclass(frozen=True)
 class Command:
+    """What is asked of the car: acceleration along the heading, curvature of the rear axle's path (left positive)."""
+
     acceleration_mps2: float
     curvature_per_m: float
 

@@ -8,6 +8,7 @@ elsewhere from the `Intent` given here.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specdrive_ros.sim.constraints import CONSTRAINTS
 from specdrive_ros.sim.control import EMERGENCY_BRAKE_MPS2, HARD_BRAKE_MPS2, STOP_GAP_M, comfortable
@@ -15,6 +16,10 @@ from specdrive_ros.sim.ego import WIDTH_M, Command, clip
 from specdrive_ros.sim.paths import LaneChange, PassPath, plan_change, plan_pass
 from specdrive_ros.sim.perception import ONCOMING_RANGE_M, Seen, look, neighbour, oncoming
 from specdrive_ros.sim.traffic import STANDING_MPS
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.expert import Expert
+    from specdrive_ros.sim.world import World
 
 __all__ = ["EMERGENCY_BRAKE_MPS2", "STOP_GAP_M", "Expert", "Intent", "PassPath", "plan_pass"]
 
@@ -68,7 +73,7 @@ class Expert:
         self._stood_from_s = math.inf
         self._clear_from_s = math.inf
 
-    def consider(self, world) -> Intent:
+    def consider(self, world: "World") -> Intent:
         """Looks at the world once per step. Call it in the order of time."""
         seen = look(world)
         self._decide_signal(seen.signal, seen.signal_gap_m, world.ego.speed)
@@ -108,7 +113,7 @@ class Expert:
             self.stops_for_signal = speed * speed / (2 * max(gap, 0.1)) < EMERGENCY_BRAKE_MPS2
         self._last_signal = signal
 
-    def _decide_yield(self, world, passing: PassPath | None, s: float) -> None:
+    def _decide_yield(self, world: "World", passing: PassPath | None, s: float) -> None:
         if passing is None or passing.side != "left" or passing.pass_d + 0.5 * WIDTH_M < 0.1:
             self.yields = False
             return
@@ -118,7 +123,7 @@ class Expert:
             return
         self.yields = _oncoming_conflict(world, passing, s, margin_s=0.6 if self.yields else 0.3)
 
-    def _decide_stop_sign(self, world, seen: Seen) -> None:
+    def _decide_stop_sign(self, world: "World", seen: Seen) -> None:
         """Stands at the line for a second, and longer while somebody crosses."""
         now = world.time_s
         at_line = world.ego.speed < STANDING_MPS and seen.stop_sign_gap_m < STOP_GAP_M + 2.0
@@ -127,7 +132,7 @@ class Expert:
         if now - self._stood_from_s >= STOP_SIGN_STAND_S and now - self._clear_from_s >= CROSS_CLEAR_S:
             self.may_go = True
 
-    def _decide_lane(self, world, seen: Seen) -> None:
+    def _decide_lane(self, world: "World", seen: Seen) -> None:
         """Ends a change that is done, begins one where there is a reason and room; keeps the lane it is in."""
         if self.change is not None and world.ego_s >= self.change.s_end:
             self.change = None
@@ -138,7 +143,7 @@ class Expert:
         if abs(world.ego_d - nearest) < abs(world.ego_d - self.lane_d) - 0.5:
             self.lane_d = nearest
 
-    def _consider_change(self, world, seen: Seen) -> None:
+    def _consider_change(self, world: "World", seen: Seen) -> None:
         self.blocked_side = ""
         cause, sides = _reason_to_change(world, seen)
         for side in sides:
@@ -154,7 +159,7 @@ class Expert:
             self.blocked_side = side
 
 
-def _reason_to_change(world, seen: Seen) -> tuple[str, tuple[str, ...]]:
+def _reason_to_change(world: "World", seen: Seen) -> tuple[str, tuple[str, ...]]:
     """(cause, sides that would do)."""
     if seen.lane_end_gap_m < CHANGE_BEFORE_LANE_END_M:
         return "lane_end", ("left",)
@@ -165,14 +170,14 @@ def _reason_to_change(world, seen: Seen) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def _room_beside(world, side: str) -> bool:
+def _room_beside(world: "World", side: str) -> bool:
     vehicle, gap = neighbour(world, side)
     if vehicle is None:
         return True
     return gap > 7.0 + 0.4 * world.ego.speed + 1.6 * max(world.ego.speed - vehicle.speed, 0.0)
 
 
-def _oncoming_conflict(world, passing: PassPath, s: float, margin_s: float) -> bool:
+def _oncoming_conflict(world: "World", passing: PassPath, s: float, margin_s: float) -> bool:
     """Whether someone comes towards us in the stretch and time in which we need their lane."""
     speed = max(0.5 * (world.ego.speed + passing.speed_mps), 3.0)
     s_enter = 0.6 * passing.s_in_start + 0.4 * passing.s_in_end
@@ -190,7 +195,7 @@ def _oncoming_conflict(world, passing: PassPath, s: float, margin_s: float) -> b
     return False
 
 
-def _steer(world, path: PassPath | LaneChange | None) -> tuple[float, float, float]:
+def _steer(world: "World", path: PassPath | LaneChange | None) -> tuple[float, float, float]:
     """Curvature command, offset error to the path (left positive), heading error to the road."""
     ego, road = world.ego, world.road
     d_path, slope, bend = path.offset(world.ego_s) if path else (world.lane_d, 0.0, 0.0)

@@ -1,12 +1,18 @@
 """Draws who goes on foot or rides: pedestrians, children, cyclists, dogs, a ball. Upright, facing their way."""
 
 import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from specdrive_ros.sim.appearance import RGB
 from specdrive_ros.sim.ground import VIEW_M
-from specdrive_ros.sim.view import ONE, View
+from specdrive_ros.sim.view import ONE, Drawing, View
 from specdrive_ros.sim.walkers import Walker
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 STRIDE_M = 0.7
 FIGURE_SCALE = 1.12  # a little larger than life, as signals are, so that they are seen where they matter
@@ -14,7 +20,7 @@ HAIR_RGB, WHEEL_RGB, DOG_RGB, DOG_DARK_RGB = (58, 42, 30), (26, 26, 28), (128, 8
 LEAST_BALL_PX = 3.2
 
 
-def walkers_in_view(view: View, world, without):
+def walkers_in_view(view: View, world: "World", without) -> Iterator[Drawing]:
     """(distance, draw, thing) of every walker that is not left out and near enough."""
     for walker in world.walkers:
         if walker.id in without:
@@ -49,12 +55,12 @@ class _Pen:
         # Left of the road is left in the picture, as long as we look along the road.
         self._facing = -walker.heading_left
 
-    def bar(self, x0: float, y0: float, x1: float, y1: float, rgb) -> None:
+    def bar(self, x0: float, y0: float, x1: float, y1: float, rgb: RGB) -> None:
         ends = sorted(self._u + self._facing * x * self._scale for x in (x0, x1))
         tops = self._v - y1 * self._scale, self._v - y0 * self._scale
         self._view.rectangle(ends[0], tops[0], ends[1], tops[1], self._view.surface(rgb, self._depth))
 
-    def limb(self, x0: float, y0: float, x1: float, y1: float, half: float, rgb) -> None:
+    def limb(self, x0: float, y0: float, x1: float, y1: float, half: float, rgb: RGB) -> None:
         """A slanted limb, `half` metres to each side of its middle."""
         points = [(x0 - half, y0), (x0 + half, y0), (x1 + half, y1), (x1 - half, y1)]
         pixels = [(self._u + self._facing * x * self._scale, self._v - y * self._scale) for x, y in points]
@@ -62,7 +68,7 @@ class _Pen:
             (np.array(pixels) * ONE).astype(np.int32), self._view.surface(rgb, self._depth)
         )
 
-    def disc(self, x: float, y: float, radius: float, rgb, least_px: float = 0.0) -> None:
+    def disc(self, x: float, y: float, radius: float, rgb: RGB, least_px: float = 0.0) -> None:
         radius = max(radius * self._scale, least_px)
         u, v = self._u + self._facing * x * self._scale, self._v - y * self._scale
         self._view.disc(u, min(v, self._v - radius), radius, self._view.surface(rgb, self._depth))

@@ -1,14 +1,19 @@
 """Draws what lies flat: pavement, road, lane marks, cross roads, stop lines, and the grain of the surface."""
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
+from specdrive_ros.sim.appearance import RGB
 from specdrive_ros.sim.pinhole import NEAR_M
 from specdrive_ros.sim.road import SAMPLE_STEP_M
 from specdrive_ros.sim.scenery import MARK_WIDTH_M, PAVEMENT_M, SUPERSAMPLE
 from specdrive_ros.sim.view import SHIFT, View
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 VIEW_M = 130.0
 MARK_VIEW_M = 72.0
@@ -31,7 +36,7 @@ ROW_OFFSETS = np.concatenate(
 MARK_ROWS = int(np.searchsorted(ROW_OFFSETS, 2 * MARK_VIEW_M))
 
 
-def draw_ground(view: View, world) -> None:
+def draw_ground(view: View, world: "World") -> None:
     road, scenery, line = world.road, view.scenery, world.road.line
     rows = np.minimum(np.maximum(ROW_OFFSETS + int(2 * world.ego_s), 0), len(line.xy) - 1)
     centre = view.ground_to_camera(line.xy[rows])
@@ -102,7 +107,7 @@ class _Ribbon:
         self._first = first
         self._pixels = view.pixels(strips[:, first:]) if self._aligned else None
 
-    def draw(self, left: int, right: int, rgb, rows: int | None = None) -> None:
+    def draw(self, left: int, right: int, rgb: RGB, rows: int | None = None) -> None:
         if self._aligned:
             end = None if rows is None else rows - self._first
             outline = np.concatenate([self._pixels[left, :end], self._pixels[right, :end][::-1]])

@@ -8,6 +8,7 @@ the picture; `scene_labels` says what the picture shows.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specdrive_ros.sim import thoughts
 from specdrive_ros.sim.control import braking_needed
@@ -16,6 +17,9 @@ from specdrive_ros.sim.phrases import choose_phrase, fill
 from specdrive_ros.sim.scene_labels import SCENE_LABELS, bend_ahead, scene_of
 from specdrive_ros.sim.thoughts import Thought, lead_slots, obstacle_slots
 from specdrive_ros.sim.traffic import STANDING_MPS
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 __all__ = ["SCENE_LABELS", "Label", "Labeller"]
 
@@ -108,11 +112,11 @@ class Labeller:
         self._stopped_for: Thought | None = None
         self._overtaking: dict[str, str] = {}
 
-    def consider(self, world, intent: Intent) -> None:
+    def consider(self, world: "World", intent: Intent) -> None:
         """Follows the course of events. Call it once per step, in the order of time."""
         self._adopt(self._think(world, intent), world.time_s)
 
-    def describe(self, world, intent: Intent) -> Label:
+    def describe(self, world: "World", intent: Intent) -> Label:
         """The sentence and the scene's labels now."""
         text, spans = fill(self._phrase, self._thought.slots)
         return Label(text, spans, self._thought.decision, self._thought.cause, scene_of(world, intent))
@@ -128,7 +132,7 @@ class Labeller:
         self._key, self._thought, self._since_s = key, thought, time_s
         self._phrase = choose_phrase(*key, thought.context, self._seed, self._event)
 
-    def _think(self, world, intent: Intent) -> Thought:
+    def _think(self, world: "World", intent: Intent) -> Thought:
         speed = world.ego.speed
         bend = self._bend.update(bend_ahead(world))
         drifted = self._drifted.update(abs(intent.path_error_m))
@@ -154,7 +158,7 @@ class Labeller:
     def _place(self, name: str, gap_m: float) -> str:
         return WHERE[self._where[name].update(gap_m)]
 
-    def _people(self, world, intent: Intent) -> Thought | None:
+    def _people(self, world: "World", intent: Intent) -> Thought | None:
         if intent.person_state == "sudden":
             self._hard.update(braking_needed(world.ego.speed, intent.person_gap_m))
         else:
@@ -173,7 +177,7 @@ class Labeller:
             return None
         return Thought("start", GONE[stopped.cause], stopped.slots)
 
-    def _lanes(self, world, intent: Intent) -> Thought | None:
+    def _lanes(self, world: "World", intent: Intent) -> Thought | None:
         change, lead = intent.change, intent.lead
         if change is None or change.cause != "slow_lead":
             self._overtaking = {}
@@ -190,7 +194,7 @@ class Labeller:
             or thoughts.of_cut_in(world, intent, self._place)
         )
 
-    def _standing_or_starting(self, world, intent: Intent, speed: float, lead_first: bool) -> Thought | None:
+    def _standing_or_starting(self, world: "World", intent: Intent, speed: float, lead_first: bool) -> Thought | None:
         moving_off = intent.command.acceleration_mps2 > 0.05
         if lead_first and intent.lead_gap_m < 8.0:
             if moving_off and intent.lead.speed > STANDING_MPS:
@@ -248,7 +252,7 @@ class Labeller:
             return Thought("slow", "obstacle", slots, kind)
         return Thought("nudge", "obstacle", slots, kind)
 
-    def _lead(self, world, intent: Intent) -> Thought:
+    def _lead(self, world: "World", intent: Intent) -> Thought:
         lead = intent.lead
         slots = lead_slots(lead) | {"where": self._place("lead", intent.lead_gap_m)}
         if self._lead_stands.update(-lead.speed):
@@ -259,14 +263,14 @@ class Labeller:
             return Thought("speed_up", "lead_pulls_away", slots, lead.kind)
         return Thought("follow", "lead", slots, lead.kind)
 
-    def _signal(self, world, intent: Intent) -> Thought | None:
+    def _signal(self, world: "World", intent: Intent) -> Thought | None:
         if intent.signal == "none":
             return None
         goes_on = intent.signal == "green" or intent.signal == "yellow" and not intent.stops_for_signal
         cause = f"{intent.signal}_{_lamp(world)}"
         return Thought("proceed" if goes_on else "stop", cause, {"signal": intent.signal})
 
-    def _road(self, world, intent: Intent, bend: int) -> Thought:
+    def _road(self, world: "World", intent: Intent, bend: int) -> Thought:
         place = world.road.kind.name
         slots = {"turn": "left" if bend > 2 else "right", "bend": "sharp" if bend in (0, 4) else "gentle"}
         if self._curve_brake.state and bend != 2:
@@ -280,7 +284,7 @@ class Labeller:
         return Thought("keep_lane", "clear", {}, place)
 
 
-def _lamp(world) -> str:
+def _lamp(world: "World") -> str:
     return "arrow" if world.signal is not None and world.signal.arrow else "light"
 
 

@@ -6,6 +6,7 @@ Decides nothing: `expert` does. Gaps are from the ego's front bumper, in metres.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from specdrive_ros.sim.paths import PassPath
 from specdrive_ros.sim.road import SAMPLE_STEP_M, ZEBRA_LENGTH_M
 from specdrive_ros.sim.traffic import Vehicle
 from specdrive_ros.sim.walkers import Walker
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 LEAD_RANGE_M = 55.0
 SIGNAL_RANGE_M = 55.0
@@ -66,7 +70,8 @@ class Seen:
     curve_speed_mps: float
 
 
-def look(world) -> Seen:
+def look(world: "World") -> Seen:
+    """All facts of this instant."""
     front = world.ego_s + FRONT_FROM_AXLE_M
     signal, signal_gap = _signal_ahead(world, front)
     lead, lead_gap = find_lead(world)
@@ -99,13 +104,13 @@ def look(world) -> Seen:
 # ---- our lane ---------------------------------------------------------------------------------------------
 
 
-def find_lead(world) -> tuple[Vehicle | None, float]:
+def find_lead(world: "World") -> tuple[Vehicle | None, float]:
     """The nearest vehicle in the ego's path and the gap to it, bumper to bumper; (None, inf) if none."""
     return nearest_in_lane(world, world.lane_d, LEAD_RANGE_M)
 
 
 def nearest_in_lane(
-    world, lane_d: float, range_m: float, behind_m: float = FRONT_FROM_AXLE_M
+    world: "World", lane_d: float, range_m: float, behind_m: float = FRONT_FROM_AXLE_M
 ) -> tuple[Vehicle | None, float]:
     """The nearest vehicle of our direction in a lane, its centre less than `behind_m` behind our front."""
     front = world.ego_s + FRONT_FROM_AXLE_M
@@ -121,7 +126,7 @@ def nearest_in_lane(
     return best, best_gap
 
 
-def _signal_ahead(world, front: float) -> tuple[str, float]:
+def _signal_ahead(world: "World", front: float) -> tuple[str, float]:
     if world.signal is None:
         return "none", math.inf
     gap = world.signal_intersection.s_stop_m - front
@@ -130,7 +135,7 @@ def _signal_ahead(world, front: float) -> tuple[str, float]:
     return world.signal.colour(world.time_s), gap
 
 
-def _obstacle_ahead(world, front: float) -> tuple[PassPath | None, float]:
+def _obstacle_ahead(world: "World", front: float) -> tuple[PassPath | None, float]:
     """The pass path that matters now (seen and not yet left behind) and the gap to its obstacle."""
     for passing in world.pass_paths:
         gap = passing.obstacle.s - 0.5 * passing.obstacle.size.length_m - front
@@ -139,16 +144,17 @@ def _obstacle_ahead(world, front: float) -> tuple[PassPath | None, float]:
     return None, math.inf
 
 
-def oncoming(world) -> list[Vehicle]:
+def oncoming(world: "World") -> list[Vehicle]:
+    """Vehicles that drive towards us on our road; parked ones do not count."""
     return [v for v in world.vehicles if v.direction < 0 and v.line is world.road.line and not v.parked]
 
 
-def _oncoming_gap(world, front: float) -> float:
+def _oncoming_gap(world: "World", front: float) -> float:
     gaps = [v.s - 0.5 * v.size.length_m - front for v in oncoming(world) if v.s > front]
     return min(gaps, default=math.inf)
 
 
-def _lane_end_gap(world, front: float) -> float:
+def _lane_end_gap(world: "World", front: float) -> float:
     """Our lane ends only where it is the outer one."""
     end = world.road.lane_end
     if end is None or world.lane_d > world.road.lane_offset(world.road.lanes - 1) + 0.5:
@@ -169,7 +175,7 @@ def _curve_speed(road, s: float, speed: float) -> float:
 # ---- the lanes beside us ----------------------------------------------------------------------------------
 
 
-def _cut_in(world, front: float) -> tuple[Vehicle | None, float, bool]:
+def _cut_in(world: "World", front: float) -> tuple[Vehicle | None, float, bool]:
     """The nearest vehicle ahead that indicates into our lane, or whose own lane is about to end."""
     best, best_gap, merges = None, math.inf, False
     for vehicle in world.vehicles:
@@ -182,7 +188,7 @@ def _cut_in(world, front: float) -> tuple[Vehicle | None, float, bool]:
     return best, best_gap, merges
 
 
-def neighbour(world, side: str) -> tuple[Vehicle | None, float]:
+def neighbour(world: "World", side: str) -> tuple[Vehicle | None, float]:
     """The nearest vehicle ahead or beside us in the next lane of our direction; (None, inf) if free.
 
     One that we have just passed has left the picture, but a driver remembers it.
@@ -196,14 +202,14 @@ def neighbour(world, side: str) -> tuple[Vehicle | None, float]:
 # ---- crossings and people ---------------------------------------------------------------------------------
 
 
-def _stop_sign_gap(world, front: float) -> float:
+def _stop_sign_gap(world: "World", front: float) -> float:
     if world.stop_sign is None:
         return math.inf
     gap = world.stop_sign.crossing.s_stop_m - front
     return gap if 0 <= gap < STOP_SIGN_RANGE_M else math.inf
 
 
-def _cross_vehicle(world) -> Vehicle | None:
+def _cross_vehicle(world: "World") -> Vehicle | None:
     """A vehicle in the picture that is past its own stop line and has not yet left our lane behind."""
     cross = world.stop_sign.crossing.cross
     middle = 0.5 * cross.length_m
@@ -219,7 +225,7 @@ def _cross_vehicle(world) -> Vehicle | None:
     return None
 
 
-def in_view(world, thing) -> bool:
+def in_view(world: "World", thing: Vehicle | Walker) -> bool:
     """Whether some part of a vehicle or walker lies between the edges of the picture."""
     x, y, yaw = thing.pose()
     ego, half = world.ego, 0.5 * thing.size.length_m
@@ -233,12 +239,12 @@ def in_view(world, thing) -> bool:
     return False
 
 
-def _zebra_gap(world, front: float) -> float:
+def _zebra_gap(world: "World", front: float) -> float:
     gaps = [s - 0.5 * ZEBRA_LENGTH_M - front for s in world.road.zebras]
     return min((gap for gap in gaps if -ZEBRA_LENGTH_M < gap < WALKER_RANGE_M), default=math.inf)
 
 
-def _person_ahead(world, front: float) -> tuple[Walker | None, float, str]:
+def _person_ahead(world: "World", front: float) -> tuple[Walker | None, float, str]:
     """Who concerns us most: somebody in our way before anybody who walks away."""
     best, best_gap, best_state = None, math.inf, "none"
     for walker in world.walkers:
@@ -262,7 +268,7 @@ def _state_of(walker: Walker, lane_d: float) -> str:
     return "crossing" if walker.moving else "waiting"
 
 
-def _covered(world, walker: Walker) -> bool:
+def _covered(world: "World", walker: Walker) -> bool:
     """Whether the vehicle it came from behind still hides it from the camera."""
     cover = walker.cover
     if cover is None:

@@ -6,9 +6,13 @@ an error of 1 m matters at 3 m and not at 40 m. NaN: not there.
 """
 
 import math
+from typing import TYPE_CHECKING
 
 from specdrive_ros.sim.expert import Intent
 from specdrive_ros.sim.scene_labels import in_picture
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 LANE_AHEAD_M = (6.0, 12.0, 20.0, 32.0)  # along the road, from the rear axle
 
@@ -32,7 +36,7 @@ SCENE_GEOMETRY: dict[str, float] = {
 }
 
 
-def geometry_of(world, intent: Intent) -> dict[str, float]:
+def geometry_of(world: "World", intent: Intent) -> dict[str, float]:
     """The table's numbers, in its units (not divided by the spread), for the picture of this instant."""
     geometry = dict.fromkeys(SCENE_GEOMETRY, math.nan)
     for ahead_m in LANE_AHEAD_M:
@@ -63,7 +67,7 @@ def _logarithmic(gap_m: float) -> float:
     return math.log1p(max(gap_m, 0.0))
 
 
-def _left(world, s: float, d: float) -> float:
+def _left(world: "World", s: float, d: float) -> float:
     """Metres to the left of the ego's axis of a point at arc length s and offset d of the road."""
     x, y, _ = world.road.line.pose(s, d)
     ego = world.ego

@@ -4,6 +4,7 @@ A thing out of range or outside the picture counts as not there. -1: not applica
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from specdrive_ros.sim.perception import neighbour
 from specdrive_ros.sim.pinhole import PinholeCamera, project
 from specdrive_ros.sim.traffic import COLOURS, SIGNAL_COLOURS
 from specdrive_ros.sim.walkers import HAZARD_KINDS
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 # name -> number of classes. Classes, in order:
 SCENE_LABELS: dict[str, int] = {
@@ -76,7 +80,7 @@ NONE_IS_ZERO = ("signal", "lead", "obstacle", "oncoming", "stop_sign", "cross_tr
 NONE_IS_ZERO += ("hazard", "cut_in", "merge")
 
 
-def scene_of(world, intent: Intent) -> dict[str, int]:
+def scene_of(world: "World", intent: Intent) -> dict[str, int]:
     """The table's labels for the picture of this instant."""
     camera = world.cameras["rgb_front"]
     scene = dict.fromkeys(SCENE_LABELS, -1)
@@ -118,7 +122,7 @@ def _crossing_labels(intent: Intent) -> dict[str, int]:
     return scene
 
 
-def _person_labels(world, intent: Intent) -> dict[str, int]:
+def _person_labels(world: "World", intent: Intent) -> dict[str, int]:
     walker, sudden = intent.person, intent.person.sudden
     name = "hazard" if sudden else "pedestrian"
     aside = walker.d - world.lane_d
@@ -133,7 +137,7 @@ def _person_labels(world, intent: Intent) -> dict[str, int]:
     return scene if sudden else scene | {"pedestrian_colour": COLOURS.index(walker.colour)}
 
 
-def _lane_labels(world, intent: Intent) -> dict[str, int]:
+def _lane_labels(world: "World", intent: Intent) -> dict[str, int]:
     scene = {}
     if intent.cut_in is not None:
         scene["cut_in"] = 1 if intent.cut_in.shift.from_d > intent.cut_in.shift.to_d else 2
@@ -175,13 +179,13 @@ def band(value: float, edges: tuple[float, ...]) -> int:
     return sum(value > edge for edge in edges)
 
 
-def bend_ahead(world) -> float:
+def bend_ahead(world: "World") -> float:
     """Mean curvature (1/m) of the road from 5 to 32 m ahead of the rear axle."""
     line, s = world.road.line, world.ego_s
     return (line.heading_at(s + 32.0) - line.heading_at(s + 5.0)) / 27.0
 
 
-def in_picture(world, camera: PinholeCamera, obstacle) -> bool:
+def in_picture(world: "World", camera: PinholeCamera, obstacle) -> bool:
     """Whether a good part of a thing (its centre or its far end) is inside the picture."""
     ego = world.ego
     dx, dy = obstacle.x - ego.x, obstacle.y - ego.y

@@ -104,7 +104,8 @@ class Scenery:
         return float(np.sum(self.shake[:, 0] * np.sin(self.shake[:, 1] * time_s + self.shake[:, 2])))
 
 
-def lit(ambient: np.ndarray | RGB, rgb) -> tuple[int, int, int]:
+def lit(ambient: np.ndarray | RGB, rgb: RGB) -> tuple[int, int, int]:
+    """A surface's colour under ambient light, a factor for each channel."""
     r, g, b = (int(min(255.0, c * a)) for c, a in zip(rgb, ambient))
     return r, g, b
 

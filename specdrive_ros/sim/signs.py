@@ -3,12 +3,18 @@
 Each `*_in_view` yields (distance, draw, thing); the caller sorts and draws far to near.
 """
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import cv2
 import numpy as np
 
 from specdrive_ros.sim.ground import VIEW_M
 from specdrive_ros.sim.traffic import SIGNAL_COLOURS
-from specdrive_ros.sim.view import ONE, SHIFT, View
+from specdrive_ros.sim.view import ONE, SHIFT, Drawing, View
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 LAMP_RGB = {"red": (255, 40, 32), "yellow": (255, 205, 30), "green": (40, 255, 120)}
 LAMP_GLOW_RGB = {"red": (173, 33, 28), "yellow": (173, 141, 28), "green": (33, 173, 86)}
@@ -35,7 +41,7 @@ _ANGLES = np.pi * (np.arange(8) + 0.5) / 4
 OCTAGON = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], 1)
 
 
-def signals_in_view(view: View, world, override: str | None):
+def signals_in_view(view: View, world: "World", override: str | None) -> Iterator[Drawing]:
     """Two heads show the same colour: beside the stop line and over the lane beyond the crossing."""
     crossing, road = world.signal_intersection, world.road
     colour = override or world.signal.colour(world.time_s)
@@ -87,7 +93,7 @@ def _draw_pole(view: View, pole: np.ndarray, scale: float) -> None:
     )
 
 
-def stop_sign_in_view(view: View, world):
+def stop_sign_in_view(view: View, world: "World") -> Iterator[Drawing]:
     """A red octagon with a white rim and white letters, to the right of the stop line."""
     road, s = world.road, world.stop_sign.crossing.s_stop_m + SIGN_BEHIND_LINE_M
     x, y, _ = road.line.pose(s, -(road.edge_m + 0.7))
@@ -111,7 +117,7 @@ def _draw_stop_sign(view: View, thing) -> None:
         view.rectangle(middle - half_w, v - half_h, middle + half_w, v + half_h, view.surface(SIGN_WHITE_RGB))
 
 
-def lane_end_sign_in_view(view: View, world):
+def lane_end_sign_in_view(view: View, world: "World") -> Iterator[Drawing]:
     """A yellow diamond where the outer lane begins to narrow: its right border comes in."""
     road, s = world.road, world.road.lane_end.s_taper_m
     x, y, _ = road.line.pose(s, -(road.edge_m + 0.8))

@@ -6,12 +6,16 @@ words without flicker. Chooses no phrasing and remembers nothing: `labels` does.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from specdrive_ros.sim.expert import Intent
 from specdrive_ros.sim.paths import PassPath
 from specdrive_ros.sim.perception import neighbour
 from specdrive_ros.sim.traffic import STANDING_MPS, Vehicle
 from specdrive_ros.sim.walkers import CLOTHED_KINDS, Walker
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 Where = Callable[[str, float], str]
 
@@ -48,7 +52,7 @@ def person_slots(walker: Walker, lane_d: float) -> dict[str, str]:
     return {"who": who, "side": "left" if from_left else "right", "moves": MOVES[walker.kind]}
 
 
-def of_hazard(world, intent: Intent, where: Where, how: str) -> Thought | None:
+def of_hazard(world: "World", intent: Intent, where: Where, how: str) -> Thought | None:
     """Something has stepped out and is still in the way."""
     if intent.person_state != "sudden":
         return None
@@ -60,7 +64,7 @@ def of_hazard(world, intent: Intent, where: Where, how: str) -> Thought | None:
     return Thought("emergency_stop", "hazard", slots, walker.kind)
 
 
-def of_pedestrian(world, intent: Intent, where: Where) -> Thought | None:
+def of_pedestrian(world: "World", intent: Intent, where: Where) -> Thought | None:
     """Somebody waits at the crossing or is on it."""
     if intent.person_state not in ("waiting", "crossing"):
         return None
@@ -71,7 +75,7 @@ def of_pedestrian(world, intent: Intent, where: Where) -> Thought | None:
     return Thought("stop", f"pedestrian_{intent.person_state}", slots)
 
 
-def of_crossing(world, intent: Intent) -> Thought | None:
+def of_crossing(world: "World", intent: Intent) -> Thought | None:
     """A crossing that needs no stop: nobody there, or somebody who walks away."""
     if intent.person_state == "away":
         walker = intent.person
@@ -83,7 +87,7 @@ def of_crossing(world, intent: Intent) -> Thought | None:
     return None
 
 
-def of_stop_sign(world, intent: Intent, where: Where) -> Thought | None:
+def of_stop_sign(world: "World", intent: Intent, where: Where) -> Thought | None:
     if intent.stop_sign_gap_m > 1e3 or intent.may_go:
         return None
     if world.ego.speed >= STANDING_MPS:
@@ -95,7 +99,7 @@ def of_stop_sign(world, intent: Intent, where: Where) -> Thought | None:
     return Thought("stay_stopped", "cross_traffic", slots, crosser.kind)
 
 
-def of_cut_in(world, intent: Intent, where: Where) -> Thought | None:
+def of_cut_in(world: "World", intent: Intent, where: Where) -> Thought | None:
     vehicle = intent.cut_in
     other_lead = intent.lead is not None and intent.lead is not vehicle
     if vehicle is None or other_lead and intent.lead_gap_m < intent.cut_in_gap_m:
@@ -105,7 +109,7 @@ def of_cut_in(world, intent: Intent, where: Where) -> Thought | None:
     return Thought("make_room", "merge" if intent.cut_in_merges else "cut_in", slots, vehicle.kind)
 
 
-def of_lane_end(world, intent: Intent, where: Where) -> Thought | None:
+def of_lane_end(world: "World", intent: Intent, where: Where) -> Thought | None:
     """Our lane ends: merge, or let somebody go first."""
     change = intent.change
     if change is not None and change.cause == "lane_end":
@@ -119,7 +123,7 @@ def of_lane_end(world, intent: Intent, where: Where) -> Thought | None:
     return Thought("give_way", "lane_end", slots | lead_slots(other), other.kind)
 
 
-def of_occupied_lane(world, intent: Intent, where: Where) -> Thought | None:
+def of_occupied_lane(world: "World", intent: Intent, where: Where) -> Thought | None:
     """A crawling vehicle ahead, and no room beside it yet."""
     if not intent.blocked_side or intent.lead is None or intent.lane_end_gap_m < 1e3:
         return None

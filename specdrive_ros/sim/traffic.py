@@ -46,6 +46,8 @@ def idm_acceleration(
 
 @dataclass(frozen=True)
 class BodySize:
+    """The box around a vehicle, thing or person, metres."""
+
     length_m: float
     width_m: float
     height_m: float

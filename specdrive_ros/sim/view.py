@@ -4,12 +4,18 @@ The canvas is `SUPERSAMPLE` times the picture's size. Knows colours and shapes, 
 """
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
+from specdrive_ros.sim.appearance import RGB
 from specdrive_ros.sim.pinhole import NEAR_M, PinholeCamera
 from specdrive_ros.sim.scenery import HORIZON_ROW, PANORAMA_MARGIN, SUPERSAMPLE
+
+if TYPE_CHECKING:
+    from specdrive_ros.sim.world import World
 
 SHIFT = 4
 ONE = 1 << SHIFT
@@ -17,11 +23,13 @@ FOG_M = 300.0
 DIVE_RAD_PER_MPS2 = 0.004
 FARTHEST_PX = 20_000 * ONE
 
+Drawing = tuple[float, Callable[["View", tuple], None], tuple]  # distance in m, what draws it, what it is given
+
 
 class View:
     """canvas: [SUPERSAMPLE H, SUPERSAMPLE W, 3] uint8. Camera axes: right, down, forward."""
 
-    def __init__(self, world, camera: PinholeCamera):
+    def __init__(self, world: "World", camera: PinholeCamera):
         ego = world.ego
         self.camera = camera
         self.scenery = world.scene.scenery
@@ -64,7 +72,7 @@ class View:
         uv += self._fixed_centre
         return uv.astype(np.int32)
 
-    def fill(self, points: np.ndarray, rgb) -> None:
+    def fill(self, points: np.ndarray, rgb: RGB) -> None:
         """A planar polygon [N, 3] of camera points, cut at the near plane."""
         if points[:, 2].min() < NEAR_M:
             points = cut_at_near_plane(points)
@@ -73,22 +81,22 @@ class View:
         pixels = np.clip(self.pixels(points), -FARTHEST_PX, FARTHEST_PX)
         cv2.fillPoly(self.canvas, [pixels], rgb, cv2.LINE_AA, SHIFT)
 
-    def fill_pixels(self, pixels: np.ndarray, rgb) -> None:
+    def fill_pixels(self, pixels: np.ndarray, rgb: RGB) -> None:
         """A convex polygon [N, 2] of fixed-point pixels."""
         cv2.fillConvexPoly(self.canvas, pixels, rgb, cv2.LINE_AA, SHIFT)
 
-    def fill_all(self, quads: np.ndarray, rgb) -> None:
+    def fill_all(self, quads: np.ndarray, rgb: RGB) -> None:
         """Small quads [N, 4, 3]; those that reach the near plane are left out."""
         quads = quads[quads[:, :, 2].min(1) > NEAR_M] if len(quads) else quads
         if len(quads):
             cv2.fillPoly(self.canvas, list(self.pixels(quads)), rgb, cv2.LINE_AA, SHIFT)
 
-    def rectangle(self, u0: float, v0: float, u1: float, v1: float, rgb) -> None:
+    def rectangle(self, u0: float, v0: float, u1: float, v1: float, rgb: RGB) -> None:
         """Upright, between two corners in canvas pixels."""
         corners = (int(u0 * ONE), int(v0 * ONE)), (int(u1 * ONE), int(v1 * ONE))
         cv2.rectangle(self.canvas, *corners, rgb, -1, cv2.LINE_AA, SHIFT)
 
-    def disc(self, u: float, v: float, radius: float, rgb) -> None:
+    def disc(self, u: float, v: float, radius: float, rgb: RGB) -> None:
         centre = (int(u * ONE), int(v * ONE))
         cv2.circle(self.canvas, centre, max(int(radius * ONE), ONE // 2), rgb, -1, cv2.LINE_AA, SHIFT)
 
@@ -97,7 +105,7 @@ class View:
         scale = self.focal / float(foot[2])
         return float(foot[0]) * scale + self.centre_u, float(foot[1]) * scale + self.centre_v, scale
 
-    def fog(self, rgb, distance_m: float) -> tuple[float, float, float]:
+    def fog(self, rgb: RGB, distance_m: float) -> tuple[float, float, float]:
         """A colour as it looks from afar: it fades into the horizon."""
         clear = math.exp(-distance_m / FOG_M)
         r, g, b = rgb
@@ -105,7 +113,7 @@ class View:
         haze = 1.0 - clear
         return clear * r + haze * hr, clear * g + haze * hg, clear * b + haze * hb
 
-    def surface(self, rgb, distance_m: float = 0.0) -> tuple[float, float, float]:
+    def surface(self, rgb: RGB, distance_m: float = 0.0) -> tuple[float, float, float]:
         """A surface colour under this world's light, seen from a distance."""
         r, g, b = self.scenery.ambient
         return self.fog((min(rgb[0] * r, 255.0), min(rgb[1] * g, 255.0), min(rgb[2] * b, 255.0)), distance_m)

@@ -16,13 +16,9 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
 )
 
 from specdrive_ros.errors import InputError
-from specdrive_ros.runtime.weights_file import shard_names
+from specdrive_ros.runtime.weights_file import WEIGHTS, list_some, weights_files
 from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.network import AlpamayoTarget
-
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-_SHOWN = 3  # names listed before "and N more"
 
 
 def load_target(folder: str | Path, *, dtype: torch.dtype | None = torch.float32) -> AlpamayoTarget:
@@ -58,7 +54,7 @@ def save_target(target: AlpamayoTarget, folder: str | Path) -> Path:
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Every tensor of a checkpoint folder by name."""
     weights: dict[str, Tensor] = {}
-    for path in weight_files(folder):
+    for path in weights_files(folder):
         try:
             with safe_open(path, framework="pt") as file:
                 weights.update({name: file.get_tensor(name) for name in file.keys()})
@@ -67,25 +63,6 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
                 f"{path} is damaged or no safetensors file ({error}); fetch or save it again"
             ) from None
     return weights
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """The one weights file, or the shards that the index names."""
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    index = folder / INDEX
-    if not index.is_file():
-        raise InputError(f"{folder} has no weights; it should have {WEIGHTS} or {INDEX} and its shards")
-    try:
-        names = shard_names(index.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise InputError(
-            f"{index} is no index of shards; it should have a 'weight_map' of tensor names to files"
-        ) from None
-    missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
-    if missing:
-        raise InputError(f"{index} names shards that are not in {folder}: {list_some(missing)}")
-    return [folder / name for name in names]
 
 
 def check_names_and_shapes(where: str, expected: dict[str, tuple], found: dict[str, tuple]) -> None:
@@ -104,12 +81,6 @@ def check_names_and_shapes(where: str, expected: dict[str, tuple], found: dict[s
         faults.append(f"{len(wrong)} of another shape ({list_some(wrong)})")
     if faults:
         raise InputError(f"weights in {where} do not fit config.json: {'; '.join(faults)}")
-
-
-def list_some(names: list[str]) -> str:
-    """The first few, and how many more."""
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f", and {more} more" if more > 0 else "")
 
 
 def _make_rotary_embeddings(target: AlpamayoTarget) -> None:

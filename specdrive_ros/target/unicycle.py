@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specdrive_ros.geometry import rotation_about_z, yaw_from_matrix
 from specdrive_ros.shapes import ACCELERATION, CURVATURE
 from specdrive_ros.target.config import ActionSpaceConfig
 
@@ -33,7 +34,7 @@ class Trajectory:
     @property
     def rotation(self) -> np.ndarray:
         """[..., W, 3, 3] rotation matrices of the yaw."""
-        return yaw_rotation(self.yaw)
+        return rotation_about_z(self.yaw)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def speed_at_t0(
 ) -> np.ndarray:
     """Speed [...] in m/s at the end of a history of positions [..., N, 3] and rotations [..., N, 3, 3]."""
     steps = np.diff(np.asarray(history_xyz, np.float64)[..., :2], axis=-2)
-    return _fit_speed(space, steps, np.unwrap(yaw_of(history_rotation), axis=-1))[..., -1]
+    return _fit_speed(space, steps, np.unwrap(yaw_from_matrix(history_rotation), axis=-1))[..., -1]
 
 
 def trajectory_to_action(
@@ -127,28 +128,12 @@ def trajectory_to_action(
 
 def smooth_heading(space: ActionSpaceConfig, rotation: np.ndarray) -> np.ndarray:
     """Heading [..., W + 1] in radians, 0 at t0, smooth and near the yaw of rotations [..., W, 3, 3]."""
-    yaw = np.unwrap(yaw_of(rotation), axis=-1)
+    yaw = np.unwrap(yaw_from_matrix(rotation), axis=-1)
     count = yaw.shape[-1]
     normal = _roughness(count + 1, 3, space.theta_lambda, space.dt)[1:, 1:] + (
         1 + space.theta_ridge
     ) * np.eye(count)
     return np.concatenate([np.zeros_like(yaw[..., :1]), _solve(normal, yaw)], axis=-1)
-
-
-def yaw_of(rotation: np.ndarray) -> np.ndarray:
-    """[..., 3, 3] -> [...] radians."""
-    rotation = np.asarray(rotation, np.float64)
-    return np.arctan2(rotation[..., 1, 0], rotation[..., 0, 0])
-
-
-def yaw_rotation(yaw: np.ndarray) -> np.ndarray:
-    """[...] radians -> [..., 3, 3]."""
-    rotation = np.zeros((*np.shape(yaw), 3, 3))
-    rotation[..., 0, 0] = rotation[..., 1, 1] = np.cos(yaw)
-    rotation[..., 1, 0] = np.sin(yaw)
-    rotation[..., 0, 1] = -rotation[..., 1, 0]
-    rotation[..., 2, 2] = 1.0
-    return rotation
 
 
 def _fit_speed(

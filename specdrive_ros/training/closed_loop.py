@@ -5,14 +5,14 @@ velocity left the road in nine of twelve worlds.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.cycle import Planner
 from specdrive_ros.evaluation.drive import DriveLog, drive_all_offline
 from specdrive_ros.runtime.export import export_checkpoint
-from specdrive_ros.target.checkpoint import WEIGHTS
+from specdrive_ros.runtime.weights_file import WEIGHTS
 from specdrive_ros.training.scenes import VALIDATION_SEED_BASE
 
 LATENCY_S = 0.25
@@ -42,9 +42,8 @@ class BestCheckpoint:
         best = json.loads(self.score.read_text()) if self.score.exists() else None
         if best and (best["driven"], -best["displacement_m"]) >= (driven, -displacement_m):
             return False
-        unfinished = self.weights.with_suffix(".unfinished")
-        shutil.copyfile(checkpoint / WEIGHTS, unfinished)
-        os.replace(unfinished, self.weights)
+        with atomic_write(self.weights) as unfinished:
+            shutil.copyfile(checkpoint / WEIGHTS, unfinished)
         self.score.write_text(json.dumps({"step": step, "driven": driven, "displacement_m": displacement_m}))
         return True
 

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from specdrive_ros.evaluation.drive import DriveLog, Planner, drive_all_offline
+from specdrive_ros.geometry import yaw_from_matrix
 from specdrive_ros.observation.observation import Observation
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import FRAMES_PER_CAMERA
@@ -64,7 +65,7 @@ class DriftRecorder:
         self.geometry += [[math.nan] * len(SCENE_GEOMETRY)] * (FRAMES_PER_CAMERA - 1)
         self.geometry.append(list(geometry_of(self.world, self.world.intent).values()))
         history = observation.history
-        yaw = np.arctan2(history.rotation[:, 1, 0], history.rotation[:, 0, 0])
+        yaw = yaw_from_matrix(history.rotation)
         poses = np.concatenate([history.xyz[:, :2], yaw[:, None]], axis=1)
         self.samples.append(sample_of(self.world, self.family, self.seed, poses, expert_future(self.world),
                                       len(self.frames) - 1))

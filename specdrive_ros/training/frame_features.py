@@ -31,9 +31,10 @@ def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tens
 class FrameFeatures:
     """Features of all frames of some shards, kept as float16.
 
-    A short run never encodes what it does not draw; a long one encodes every frame once. folder: where they are kept for
-    the next run on the same frames and the same vision; of another vision it is emptied. Without one, or where the disk
-    has no room for them, they are in host memory.
+    A short run never encodes what it does not draw; a long one encodes every frame once.
+
+    folder: where they are kept for the next run on the same frames with the same vision; emptied if they are of another
+    vision. Without a folder, or if the disk has no room, they are kept in host memory.
     """
 
     def __init__(self, target: AlpamayoTarget, shards: list[Shard], folder: Path | None = None):

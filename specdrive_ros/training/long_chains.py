@@ -5,12 +5,12 @@ result is a data folder like any other, for `train target`, `train draft` and wh
 """
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.errors import InputError
 from specdrive_ros.sim.long_thoughts import think_aloud
 from specdrive_ros.training.scenes import Shard, open_shards
@@ -39,11 +39,10 @@ def lengthen_shard(path: Path, copy: Path) -> int:
     words = [words | {"text": text} for words, (text, _) in zip(shard.words, told, strict=True)]
     tensors = load_file(path) | {"sample_spans": spans}
     tensors["sample_words"] = np.frombuffer(json.dumps(words).encode(), np.uint8)
-    unfinished = copy.with_suffix(".unfinished")
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(shard.scene_labels)})
-        os.replace(unfinished, copy)
+        with atomic_write(copy) as unfinished:
+            save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(shard.scene_labels)})
     except OSError as error:
         raise InputError(f"{copy}: cannot be written ({error.strerror or error})") from None
     return len(told)

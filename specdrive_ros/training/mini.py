@@ -76,7 +76,7 @@ class MiniTraining:
         self.families = tuple(dict.fromkeys(words["family"] for shard in self.train for words in shard.words))
         with self.processes.main_process_first():
             self.config = new_checkpoint_folder(checkpoint, self.train)
-            # as it will be driven: from the centre of the noise, in the families it has seen; early stopping drives it so
+            # as it will be driven, also by early stopping: from the centre of the noise, in the families it has seen
             (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
                                                    f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
             check_run_record(run_folder, self._begun_with(start_from))
@@ -90,10 +90,13 @@ class MiniTraining:
         vision = self._vision_stage()
         _, grid = frame_patches(self.train[0].frames(0, 4), self.target)
         tokenizer = TargetTokenizer.load(self.config)
-        train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation))
+        train, validation = (
+            SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation)
+        )
         with self.processes.main_process_first():  # one makes the files, the others find them
-            features = FrameFeatures(self.target, self.train, self.run_folder / "features" / "train")
-            held_out = validation, FrameFeatures(self.target, self.validation, self.run_folder / "features" / "validation")
+            folder = self.run_folder / "features"
+            features = FrameFeatures(self.target, self.train, folder / "train")
+            held_out = validation, FrameFeatures(self.target, self.validation, folder / "validation")
         stage = ReasoningStage(self.target, train, self.reasoning)
         with self.progress("reasoning and action", self.reasoning.steps) as bar:
             record = train_reasoning(stage, train, features, *held_out, self.reasoning,
@@ -105,8 +108,9 @@ class MiniTraining:
         return self._record(vision, record, len(train))
 
     def _begun_with(self, start_from: Path | None) -> dict:
-        """Weights kept in the run folder mean something only with the same vocabulary: rows of embeddings are tokens."""
-        vocabulary = json.dumps(TargetTokenizer.load(self.config).tokenizer.get_vocab(with_added_tokens=True), sort_keys=True)
+        """Weights in the run folder are valid only with the same vocabulary: rows of embeddings are tokens."""
+        words = TargetTokenizer.load(self.config).tokenizer.get_vocab(with_added_tokens=True)
+        vocabulary = json.dumps(words, sort_keys=True)
         return {"vocabulary": hashlib.sha256(vocabulary.encode()).hexdigest()[:16],
                 "start_from": start_from and str(Path(start_from).resolve())}
 
@@ -126,7 +130,8 @@ class MiniTraining:
             if self.processes.is_main_process:
                 accuracy = vision_accuracy(stage, FrameSampler(self.validation))
                 (self.run_folder / "vision.json").write_text(json.dumps(accuracy, indent=1))
-                save_file({name: value.cpu().contiguous() for name, value in visual.state_dict().items()}, str(finished))
+                weights = {name: value.cpu().contiguous() for name, value in visual.state_dict().items()}
+                save_file(weights, str(finished))
             self.processes.wait_for_everyone()
         return json.loads((self.run_folder / "vision.json").read_text())
 
@@ -142,7 +147,8 @@ class MiniTraining:
             file.write(json.dumps({"step": step, **record}) + "\n")
 
     def _record(self, vision: dict, record: dict, samples: int) -> dict:
-        result = {"start_from": self.start_from and str(self.start_from), "vision_accuracy": vision, "validation": record, "samples": samples,
+        result = {"start_from": self.start_from and str(self.start_from), "vision_accuracy": vision,
+                  "validation": record, "samples": samples,
                   "frames": sum(len(s.scene) for s in self.train), "vision": asdict(self.vision),
                   "reasoning": asdict(self.reasoning), "torch": torch.__version__}
         if self.processes.is_main_process:

@@ -69,7 +69,8 @@ class SampleSet:
                 words = shard.words[index]
                 reasonings.append(self._reasoning(words["text"], shard.sample_spans[index]))
                 rows.append(first_frame + frame - np.arange(FRAMES_PER_CAMERA)[::-1])
-                fit = trajectory_to_action(config.action_space, xyz, rotation, *planar_poses(shard.sample_future[index]))
+                future = planar_poses(shard.sample_future[index])
+                fit = trajectory_to_action(config.action_space, xyz, rotation, *future)
                 actions.append(fit.action)
                 v0s.append(fit.v0)
                 futures.append(shard.sample_future[index])
@@ -124,8 +125,10 @@ class SampleSet:
 
 
 def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
-    """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches. The colours of
-    a lamp count together: were yellow drawn more often than it is seen, it would be what a lamp hard to see is taken for.
+    """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches.
+
+    The colours of a lamp count together: if yellow were drawn more often than it is seen, lamps that are hard to see
+    would be taken for yellow.
     """
     events = [(decision, LAMP.sub("lamp", cause)) for decision, cause in events]
     counts = Counter(events)
@@ -133,9 +136,11 @@ def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
 
 
 def manoeuvre_weights(futures: np.ndarray) -> np.ndarray:
-    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on at its speed, up to 4 in a sharp bend,
-    up to 3 where it brakes hard, up to 6 for both. Most of a drive is neither, and a model that has learnt from it as it
-    comes steers too little and brakes too late where it matters."""
+    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on at its speed, up to 4 in a sharp
+    bend, up to 3 where it brakes hard, up to 6 for both.
+
+    Most of a drive is neither, and a model that learns from drives as they come steers too little and brakes too late.
+    """
     curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)  # 1/m, mean of the first second
     speed = np.linalg.norm(np.diff(futures[:, :21, :2], axis=1), axis=-1) / WAYPOINT_STEP_S
     lost = np.maximum(speed[:, 0] - speed[:, -1], 0.0)

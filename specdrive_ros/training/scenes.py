@@ -15,7 +15,6 @@ Knows the simulated world; knows no model and no torch.
 import copy
 import copy
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.errors import InputError
+from specdrive_ros.geometry import rotation_about_z
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, FUTURE_WAYPOINTS, HISTORY_POSES, WAYPOINT_STEP_S
 from specdrive_ros.sim.camera import render
 from specdrive_ros.sim.interventions import intervene
@@ -151,9 +152,9 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
     return {key: episode[key] for key in ("frames", "scene", "geometry", "samples")}
 
 
-def record_drive(world: World, driver: Callable[[World], Command], family: str, seed: int, plan: EpisodePlan, first: int,
-                 instants: int | None = None) -> dict:
-    """One drive of at most so many instants 0.1 s apart, until the world has an outcome. `ends_well`: of every sample,
+def record_drive(world: World, driver: Callable[[World], Command], family: str, seed: int, plan: EpisodePlan,
+                 first: int, instants: int | None = None) -> dict:
+    """One drive of at most `instants` 0.1 s apart, until the world has an outcome. `ends_well`: for every sample,
     whether the expert's future from there on breaks no rule."""
     drawn = plan.frame_numbers(first)
     frames, scene, geometry, poses, samples, ends_well = [], [], [], [], [], []
@@ -177,8 +178,8 @@ def record_drive(world: World, driver: Callable[[World], Command], family: str, 
 
 
 def _add_twin(episode: dict, twin: dict) -> None:
-    """Those samples, with their four frames, in which the expert decides otherwise than in the episode at the same time,
-    and can still do so without harm."""
+    """Adds those samples, with their four frames, in which the expert decides differently than in the episode at the
+    same time, and can still do so without harm."""
     decided = {sample["words"]["time_s"]: _decision(sample) for sample in episode["samples"]}
     for sample, ends_well in zip(twin["samples"], twin["ends_well"]):
         if ends_well and decided.get(sample["words"]["time_s"], _decision(sample)) != _decision(sample):
@@ -232,9 +233,8 @@ def write_shard(path: Path, episodes: list[dict]) -> int:
         "sample_spans": spans,
         "sample_words": np.frombuffer(json.dumps([sample["words"] for sample in samples]).encode(), np.uint8),
     }
-    unfinished = path.with_suffix(".unfinished")
-    save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(SCENE_LABELS)})
-    os.replace(unfinished, path)
+    with atomic_write(path) as unfinished:
+        save_file(tensors, unfinished, metadata={"scene_labels": json.dumps(SCENE_LABELS)})
     return len(samples)
 
 
@@ -294,8 +294,4 @@ def shard_paths(folder: Path) -> list[Path]:
 def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """[N, 3] x, y, yaw -> xyz [N, 3] (z = 0) and rotation matrices [N, 3, 3]."""
     xyz = np.concatenate([poses[:, :2], np.zeros((len(poses), 1))], axis=1)
-    rotation = np.zeros((len(poses), 3, 3))
-    cos, sin = np.cos(poses[:, 2]), np.sin(poses[:, 2])
-    rotation[:, 0, 0], rotation[:, 0, 1], rotation[:, 1, 0], rotation[:, 1, 1] = cos, -sin, sin, cos
-    rotation[:, 2, 2] = 1.0
-    return xyz, rotation
+    return xyz, rotation_about_z(poses[:, 2])

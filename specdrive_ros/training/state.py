@@ -5,7 +5,6 @@ No pickle anywhere. Batches are drawn from (seed, step) alone, so a resumed run 
 
 import json
 import math
-import os
 from pathlib import Path
 
 import torch
@@ -13,6 +12,7 @@ from accelerate import PartialState
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.errors import InputError
 
 
@@ -25,10 +25,9 @@ def save_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimi
     for name, parameter in trainable(model):
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{key}.{name}"] = torch.as_tensor(value).detach().cpu().clone().contiguous()
-    unfinished = path.with_suffix(".unfinished")
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, str(unfinished), metadata={"step": str(step), "record": json.dumps(record)})
-    os.replace(unfinished, path)
+    with atomic_write(path) as unfinished:
+        save_file(tensors, str(unfinished), metadata={"step": str(step), "record": json.dumps(record)})
 
 
 def load_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, dict]:

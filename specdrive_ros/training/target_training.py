@@ -193,7 +193,8 @@ class ReasoningStage(nn.Module):
     def forward(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         output = self.text(batch["token_ids"], batch["features"])
         answers = batch["token_ids"][:, self.prompt_length:]
-        each = nn.functional.cross_entropy(self.reasoning_logits(output).flatten(0, 1), answers.flatten(), reduction="none")
+        logits = self.reasoning_logits(output).flatten(0, 1)
+        each = nn.functional.cross_entropy(logits, answers.flatten(), reduction="none")
         weights = batch["weights"]
         read = self.heads([output.layers[k][:, self.prompt_length - 1:self.prompt_length] for k in self.read_layers])
         return {"text": (each.view_as(weights) * weights).sum() / weights.sum(), "flow": self.flow(batch, output),
@@ -219,7 +220,8 @@ def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: Fra
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
     """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
     accelerator = new_accelerator()
-    optimizer = optimizer_of(stage, settings.weight_decay, adamw=("embed", "lm_head", "action_in", "action_out", "heads"))
+    by_adamw = ("embed", "lm_head", "action_in", "action_out", "heads")
+    optimizer = optimizer_of(stage, settings.weight_decay, adamw=by_adamw)
     step, record = load_state(state_path, stage, optimizer)
     model, optimizer = accelerator.prepare(stage, optimizer)
     bar.advance(step)
@@ -255,7 +257,8 @@ def reasoning_step(model, optimizer, accelerator, train, cached, settings, step,
 
 @torch.no_grad()
 def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures, count: int = 256) -> dict[str, float]:
-    """Held-out figures: slot words, whole sentences (teacher forced, so exact = greedy exact), ADE against constant velocity."""
+    """Held-out figures: slot words, whole sentences (teacher forced, so exact = greedy exact), ADE beside that of
+    constant velocity."""
     slots, sentences, errors, naive = [], [], [], []
     chosen = np.linspace(0, len(samples) - 1, min(count, len(samples))).astype(int)
     for part in np.array_split(chosen, max(1, len(chosen) // 32)):
@@ -274,10 +277,13 @@ def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures,
             "constant_velocity_ade_3s": float(naive[:, :30].mean()), "constant_velocity_ade_6.4s": float(naive.mean())}
 
 
-def sampled_trajectory(stage: ReasoningStage, batch: Batch, data: dict[str, torch.Tensor], output: TextOutput) -> np.ndarray:
+def sampled_trajectory(
+    stage: ReasoningStage, batch: Batch, data: dict[str, torch.Tensor], output: TextOutput
+) -> np.ndarray:
     """[B, 64, 2] metres, from ten Euler steps on seeded noise."""
     positions, visible = stage.waypoints(data["lengths"], data["token_ids"].shape[1])
-    noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=torch.Generator().manual_seed(0)).to(positions.device)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=generator).to(positions.device)
     action = stage.target.sample(noise, output.key_values, positions, visible).cpu().numpy()
     return action_to_trajectory(stage.target.config.action_space, action, batch.v0).xyz[..., :2]
 

@@ -39,7 +39,7 @@ class VisionPretraining:
 
 
 class SceneHeads(nn.Module):
-    """One linear classifier per scene label and a linear estimate of every number, on every level the text model reads."""
+    """A linear classifier per scene label and a linear estimate per number, on every level the text model reads."""
 
     def __init__(self, scene_labels: dict[str, int], width: int, levels: int):
         super().__init__()
@@ -103,7 +103,8 @@ class FrameSampler:
         return self.frames(rows), self.labels[rows], self.numbers[rows]
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
-        return np.concatenate([self.shards[self.owner[r]].frames(int(self.local[r]), int(self.local[r]) + 1) for r in rows])
+        places = ((self.shards[self.owner[row]], int(self.local[row])) for row in rows)
+        return np.concatenate([shard.frames(first, first + 1) for shard, first in places])
 
 
 def rare_label_weights(labels: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from specdrive_ros.budget.cycle import DRAFTS
 from specdrive_ros.budget.device import ARITHMETIC, DEVICES, PRECISIONS, Device, Fact, find_device, find_precision
 from specdrive_ros.budget.figures import SOFTWARE, STAGES, Figure, Figures
 from specdrive_ros.budget.shape import SHAPES, CycleShape, ExpertShape, ModelShape, TextShape, VisionShape, read_shape
-from specdrive_ros.budget.yaml_file import known_names
+from specdrive_ros.yaml_file import known_names
 from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdrive_ros.geometry import rotation_about_z, yaw_from_matrix
 from specdrive_ros.target.config import ActionSpaceConfig
 from specdrive_ros.target.unicycle import (
     action_to_trajectory,
@@ -11,8 +12,6 @@ from specdrive_ros.target.unicycle import (
     speed_at_t0,
     trajectory_to_action,
     within_bounds,
-    yaw_of,
-    yaw_rotation,
 )
 
 SPACE = ActionSpaceConfig()
@@ -46,7 +45,7 @@ def test_positive_curvature_turns_left_on_a_circle():
     radius = np.hypot(rolled.xyz[:, 0], rolled.xyz[:, 1] - 10)
     np.testing.assert_allclose(radius, 10, atol=0.01)
     np.testing.assert_allclose(rolled.yaw, 0.05 * np.arange(1, 65), atol=1e-9)
-    np.testing.assert_allclose(yaw_of(rolled.rotation[:20]), rolled.yaw[:20])
+    np.testing.assert_allclose(yaw_from_matrix(rolled.rotation[:20]), rolled.yaw[:20])
 
 
 def test_braking_is_not_clipped_at_rest():
@@ -109,4 +108,4 @@ def test_normalisation_is_its_own_inverse():
 
 
 def test_rotations_are_yaw_only():
-    np.testing.assert_allclose(yaw_rotation(np.pi / 2) @ [1, 0, 0], [0, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(rotation_about_z(np.pi / 2) @ [1, 0, 0], [0, 1, 0], atol=1e-12)

@@ -22,6 +22,8 @@ Choices = Callable[[Observation, tuple[int, ...]], list[int]]
 
 
 class MakesPlans(Protocol):
+    """What of a planner is measured."""
+
     def plan(self, observation: Observation) -> Plan: ...
 
 

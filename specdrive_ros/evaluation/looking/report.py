@@ -14,7 +14,7 @@ from specdrive_ros.evaluation.looking.conditions import AS_IT_IS, CONDITIONS
 from specdrive_ros.evaluation.looking.rows import Row
 from specdrive_ros.evaluation.looking.sentences import token_f1
 from specdrive_ros.evaluation.pictures import data_uri, picture_of_plan
-from specdrive_ros.evaluation.report_page import page, table
+from specdrive_ros.evaluation.report_page import card, page, table
 from specdrive_ros.plan import Plan
 from specdrive_ros.sim.pinhole import FRONT_CAMERA
 
@@ -80,18 +80,14 @@ def looking_html(result: Mapping, cases: Sequence[Sequence[Shown]]) -> str:
     facts = " · ".join(f"{name} {result[name]}" for name in ("model", "runtime", "seed") if name in result)
     body = [f'<h1>Does it look?</h1><p class="soft">{escape(facts)} · {families[measures.ALL]["samples"]} samples, '
             "one a world, never seen in training; brackets are 95 % intervals (bootstrap over samples)</p>"]
-    body.append(_card("By family, as it is", _family_table(families, SHARES, AS_IT_IS)))
-    body.append(_card("Displacement to the expert's future, m", _error_table(families)))
-    body.append(_card("Share of the tokens that need …", _family_table(families, TOKENS, "tokens")))
+    body.append(card("By family, as it is", _family_table(families, SHARES, AS_IT_IS)))
+    body.append(card("Displacement to the expert's future, m", _error_table(families)))
+    body.append(card("Share of the tokens that need …", _family_table(families, TOKENS, "tokens")))
     body += [_family_card(family, block) for family, block in families.items()]
     body.append("<h2>Sentences side by side</h2>")
     body += [_case(case) for case in cases]
     body.append(f"<h2>What is counted</h2><pre class=\"card\">{escape(measures.__doc__)}</pre>")
     return page("Does it look?", "".join(body))
-
-
-def _card(title: str, content: str) -> str:
-    return f'<div class="card"><h3>{escape(title)}</h3>{content}</div>'
 
 
 def _family_table(families: Mapping, names: Sequence[str], group: str) -> str:
@@ -121,7 +117,7 @@ def _family_card(family: str, block: Mapping) -> str:
              f"{_cell(agreement['agrees_by_chance'], '')}; not judged: "
              + (", ".join(f"{name} {count}" for name, count in block["not_judged"].items()) or "none"))
     head = ["", *(name.removesuffix("_m").replace("_", " ") for name in names)]
-    return _card(f"{family}, {block['samples']} samples",
+    return card(f"{family}, {block['samples']} samples",
                  table(head, means + less) + f'<p class="soft">{escape(notes)}</p>')
 
 

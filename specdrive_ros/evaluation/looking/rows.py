@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.errors import InputError
 from specdrive_ros.evaluation.looking.conditions import AS_IT_IS, CONDITIONS
 from specdrive_ros.shapes import FUTURE_WAYPOINTS, HISTORY_POSES
@@ -83,11 +84,10 @@ def rounded(poses: np.ndarray) -> Poses:
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    beside = path.with_name(path.name + ".partial")
-    with beside.open("w", encoding="utf-8") as file:
+    """One JSON object a line, replaced in one step."""
+    with atomic_write(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(asdict(row)) + "\n")
-    beside.replace(path)
 
 
 def read_rows(path: Path) -> list[Row]:
