@@ -194,9 +194,17 @@ def test_another_version_of_the_module(small, rtx, monkeypatch):
         build_model(model, replace(profile, on_mismatch="refuse"), store, rtx)
 
 
-def test_ctrl_c_ends_a_build_and_leaves_nothing(small, rtx, tmp_path):
+@pytest.fixture
+def heard():
+    """Ctrl-C is heard, also where the tests were started in the background and inherited that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_a_build_and_leaves_nothing(small, rtx, tmp_path, heard):
     (folder, profile, _), store = small, EngineStore(tmp_path / "new")
-    handler = signal.getsignal(signal.SIGINT)
+    handler = heard
     listener = Listener(on_progress=lambda phase, done, total: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         build_model(folder, profile, store, rtx, listener)
