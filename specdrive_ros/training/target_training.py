@@ -167,7 +167,7 @@ class ReasoningStage(nn.Module):
         target.requires_grad_(True)
         target.vlm.model.visual.requires_grad_(False)
         text = target.config.text
-        self.read_layers = text.num_hidden_layers // 2 - 1, 3 * text.num_hidden_layers // 4 - 1  # the expert reads on above
+        self.read_layers = text.num_hidden_layers // 2 - 1, 3 * text.num_hidden_layers // 4 - 1  # the expert reads on
         self.heads = SceneHeads(samples.scene_labels, text.hidden_size, len(self.read_layers))
 
     def text(self, ids: torch.Tensor, features: torch.Tensor) -> TextOutput:
