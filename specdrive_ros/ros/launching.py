@@ -147,7 +147,8 @@ def vehicle_info(values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def rear_axle(values: Mapping[str, str], until_told_m: float) -> dict[str, object]:
-    """Parameters for the argument `rear_axle_x_m`: a number overrides vehicle_info; `auto` is `until_told_m` until that arrives."""
+    """Parameters for the argument `rear_axle_x_m`: a number overrides vehicle_info; `auto` is
+    `until_told_m` until that arrives."""
     if values["rear_axle_x_m"] == "auto":
         return {"rear_axle_x_m": until_told_m}
     return {"rear_axle_x_m": number(values, "rear_axle_x_m"), "use_vehicle_info": False}
