@@ -62,8 +62,8 @@ class Fact:
 @dataclass(frozen=True)
 class Device:
     """memory_gb, bandwidth_gb_per_s: in 10^9 bytes, and bytes per second
-    tflops:        10^12 operations per second without sparsity, of the GPU alone, with sums in fp32 if there is a choice;
-                   by arithmetic
+    tflops:        10^12 operations per second without sparsity, of the GPU alone, with sums in fp32 if there is a
+                   choice; by arithmetic
     shared_memory: whether processor and operating system use the same memory
     """
 

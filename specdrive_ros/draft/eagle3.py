@@ -39,7 +39,7 @@ class Eagle3Draft:
         self.depth, self.top_k, self.least = depth, top_k, least
         self.words = word_places(networks.token_ids, self.config.vocab_size)
         self.end = -1 if end_token is None else int(self.words[end_token])
-        self.behind: dict[tuple[int, ...], np.ndarray] = {}  # path -> log-probabilities of its next token (draft vocabulary)
+        self.behind: dict[tuple[int, ...], np.ndarray] = {}  # path -> log-probabilities of its next token
         self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), cache or DraftCache(self.config)
 
