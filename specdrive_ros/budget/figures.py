@@ -29,7 +29,7 @@ SOFTWARE = {
 STAGES = (
     "tokens", "prefill", "pass", "vision", "action", "speculation", "eagle3 newest", "eagle3 step", "dflash block",
 )  # fmt: skip
-MEASURED = "measured here"  # the source of one's own rows
+MEASURED = "measured here"  # the source of rows measured by the user
 ENGINE_LAYER_US = 10.0  # assumed, no row determines it: ten kernels per layer, a microsecond each
 _FIT = {"bandwidth": BANDWIDTH, "half": COMPUTE, "narrow": COMPUTE, "unpacking": UNPACKING, "layer_us": LAUNCH}
 _DRAFT_STAGES = {

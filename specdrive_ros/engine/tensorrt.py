@@ -86,7 +86,7 @@ def make_logger(trt: ModuleType, keep: list[str]):
 
 
 def capabilities(trt: ModuleType) -> dict[str, object]:
-    """ "8.9" -> the module's name for it; empty where it builds for the GPU at hand only."""
+    """ "8.9" -> the module's name for it; empty if it only builds for the present GPU."""
     members = getattr(trt, "ComputeCapability", None)
     if members is None:
         return {}
