@@ -164,8 +164,8 @@ class ObservationBuilder:
     def held_at(self, t0_ns: int, max_frame_age_s: float) -> Observation | Refusal:
         """An observation at an instant without a new frame: the last images are held.
 
-        Every frame that stands for another instant counts as repeated. Refused if a camera's newest frame is older than
-        `max_frame_age_s`.
+        Every frame that stands for another instant counts as repeated. Refused if a camera's newest frame is older
+        than `max_frame_age_s`.
         """
         for camera in self.cameras:
             ring = self._rings[camera]
