@@ -1,7 +1,7 @@
-"""One planner a session over one set of weights, one plan at a time.
+"""One planner per session on one set of weights, one plan at a time.
 
-What a planner remembers (frames it has encoded, its last sentence, the cache) is of one session. A planner of a closed
-session is emptied and serves the next one, so that drafts are loaded once for each session open at the same time.
+What a planner remembers (encoded frames, its last sentence, the cache) belongs to one session. The planner of a closed
+session is reset and serves the next one, so that drafts are loaded once per session open at the same time.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from specdrive_ros.plan import Plan
 
 
 class Planners:
-    """first: has the weights; another: makes one more planner on them. Any thread may ask."""
+    """first: has the weights; another: makes one more planner on them. Thread-safe."""
 
     def __init__(self, first: Planner, another: Callable[[], Planner] | None = None):
         self.model_cameras = tuple(first.cameras)
         self._another = another or (lambda: sibling(first))
         self._free = [first]
         self._pool = Lock()
-        self._networks = Lock()  # are used by one thread at a time, whichever planner asks them
+        self._networks = Lock()  # used by one thread at a time, whichever planner calls them
 
     def take(self) -> Planner:
         with self._pool:
@@ -32,7 +32,7 @@ class Planners:
             self._free.append(planner)
 
     def plan(self, planner: Planner, observation: Observation, seed: int) -> Plan:
-        """`seed` is that of this one inference: the same request in the same place makes the same plan."""
+        """`seed` is for this one inference: the same request at the same point gives the same plan."""
         with self._networks:
             planner.reseed(seed)
             return planner.plan(observation)

@@ -1,4 +1,4 @@
-"""Why a call is refused, one class a kind; `service.py` has the gRPC status of each.
+"""Why a call is refused, one class per kind; `service.py` maps each to a gRPC status.
 
 A plain `InputError` is a bad request.
 """
@@ -7,20 +7,20 @@ from specdrive_ros.errors import InputError
 
 
 class NotReady(InputError):
-    """The request is fine, what came before it is not enough to answer it."""
+    """The request is fine, but what came before it is not enough to answer it."""
 
 
 class UnknownSession(InputError):
-    """No such session is open."""
+    """No session of this name is open."""
 
 
 class SessionExpired(UnknownSession):
-    """It was open, and nobody called it for so long that it was closed."""
+    """The session was closed because nobody called it for too long."""
 
 
 class SessionExists(InputError):
-    """A session of this name is open already."""
+    """A session of this name is already open."""
 
 
 class TooManySessions(InputError):
-    """Another session would need more memory than was allowed for."""
+    """Another session would exceed the allowed number, which limits memory."""

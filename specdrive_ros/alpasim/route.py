@@ -1,4 +1,4 @@
-"""A route as a polyline, and how far a way leads from it. No model here takes a route: this only reports."""
+"""A route as a polyline, and how far a path deviates from it. No model here uses a route: this only reports."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A port for the service, until a signal: SIGINT and SIGTERM are how a server ends, no errors."""
+"""Serves on a port until a signal: SIGINT and SIGTERM are the normal way to end a server, not errors."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -12,16 +12,16 @@ from carla_driver_interface.protocol import add_EgodriverServiceServicer_to_serv
 from specdrive_ros.alpasim.service import DriverService
 from specdrive_ros.errors import InputError
 
-SPARE_THREADS = 4  # beside one for each session's drive
-END_S = 0.5  # for calls in hand when the server ends
-EXPIRE_EVERY_S = 5.0  # that idle sessions are looked for
+SPARE_THREADS = 4  # in addition to one per session's drive
+END_S = 0.5  # for calls in progress when the server ends
+EXPIRE_EVERY_S = 5.0  # interval at which idle sessions are looked for
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def serving(service: DriverService, host: str, port: int, sessions: int) -> Iterator[int]:
-    """The service on a port, any free one for 0; yields the port. Raises InputError where it is taken."""
-    options = [*channel_options(), ("grpc.so_reuseport", 0)]  # else a second server takes half of the calls
+    """The service on a port, any free one for 0; yields the port. Raises InputError if it is taken."""
+    options = [*channel_options(), ("grpc.so_reuseport", 0)]  # otherwise a second server would take half of the calls
     server = grpc.server(ThreadPoolExecutor(sessions + SPARE_THREADS), options=options)
     add_EgodriverServiceServicer_to_server(service, server)
     bound = _bind(server, host, port)
@@ -54,7 +54,7 @@ def _bind(server: grpc.Server, host: str, port: int) -> int:
 def serve_until_signal(
     service: DriverService, host: str, port: int, sessions: int, on_ready: Callable[[int], None]
 ) -> None:
-    """Blocks. `on_ready` is called with the port. From the main thread only."""
+    """Blocks until a signal. `on_ready` is called with the port. From the main thread only."""
     ended = Event()
     before = {number: signal.signal(number, lambda *_: ended.set()) for number in SIGNALS}
     try:

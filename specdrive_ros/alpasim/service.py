@@ -1,6 +1,6 @@
 """The calls of `egodriver.EgodriverService`, each answered or refused with one status and one line.
 
-Which sessions there are is `sessions.py`'s, what happens within one is `session.py`'s.
+`sessions.py` knows which sessions there are, `session.py` what happens within one.
 """
 
 import logging
@@ -44,10 +44,9 @@ STATUS = {
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """name: of what drives, for logs; client: of wire.CLIENTS; cameras: the simulator's name -> the model's;
-    until_ready: stop or refuse; sessions: the most that are open at once; idle_s: a session without a call for so long
-    is closed, 0: never.
-    """
+    """name: of the driver, for logs; client: one of wire.CLIENTS; cameras: the simulator's name -> the model's;
+    until_ready: stop or refuse; sessions: maximum number open at once; idle_s: a session without a call for this long
+    is closed, 0: never."""
 
     name: str = "specdrive"
     client: str = wire.ALPASIM
@@ -58,7 +57,7 @@ class ServiceOptions:
 
 
 def _answered(call: Callable) -> Callable:
-    """Errors become statuses; what nobody expected is INTERNAL and logged with its traceback."""
+    """Turns errors into statuses; an unexpected one is INTERNAL and logged with its traceback."""
 
     @wraps(call)
     def answer(self, request, context):
@@ -78,7 +77,7 @@ def _answered(call: Callable) -> Callable:
 
 
 class DriverService(EgodriverServiceServicer):
-    """Any number of threads. `refused` counts calls by their status."""
+    """Thread-safe. `refused` counts calls by their status."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class DriverService(EgodriverServiceServicer):
         name = request.session_uuid
         if not 0 < len(name) <= LONGEST_NAME:
             raise InputError(f"session_uuid: of {len(name)} characters; should be 1 to {LONGEST_NAME}")
-        try:  # cameras' mounts, the only thing in which revisions differ, are not looked at
+        try:  # cameras' mounts, the only difference between revisions, are not used
             client_revision(context, CONTRACT_REVISION)
         except ContractError as error:
             raise NotReady(str(error)) from None
@@ -138,14 +137,14 @@ class DriverService(EgodriverServiceServicer):
         log.info("session %s: ends, %s%s", session.name, answers, f"; inputs refused: {refused}" if refused else "")
 
     def expire(self) -> None:
-        """Ends what nobody has called for too long."""
+        """Closes sessions that nobody has called for too long."""
         if count := self._sessions.expire():
             with self.lock:
                 self.totals["expired"] += count
             log.info("%d sessions closed after %g s without a call", count, self._options.idle_s)
 
     def close(self) -> None:
-        """Ends what is open."""
+        """Closes all open sessions."""
         self._sessions.close_all()
 
     @_answered
@@ -170,7 +169,7 @@ class DriverService(EgodriverServiceServicer):
 
     @_answered
     def submit_recording_ground_truth(self, request, context):
-        """What the recorded driver did: a planner that looked at it would cheat."""
+        """What the recorded driver did is ignored: using it would be cheating."""
         with self._sessions.used(request.session_uuid):
             return Empty()
 

@@ -1,8 +1,8 @@
-"""One session of a simulator: what it perceived so far, and the plan at an instant. No gRPC, no protobuf.
+"""One session of a simulator: what it has perceived so far, and the plan at an instant. No gRPC, no protobuf.
 
-Instants are the simulator's clock in nanoseconds. Poses are those of the rig (x forward, y left, z up, the origin below
-the rear axle, so `base_link`) in the simulator's own fixed frame. What AlpaSim's driver checks is checked here: the
-poses span the history, the frames follow each other at 10 Hz, each inference has its own seed.
+Instants are the simulator's clock in nanoseconds. Poses are those of the rig (x forward, y left, z up, the origin
+below the rear axle, so `base_link`) in the simulator's own fixed frame. The same is checked as in AlpaSim's driver:
+the poses span the history, the frames follow each other at 10 Hz, each inference has its own seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,10 +32,10 @@ from specdrive_ros.shapes import (
     WAYPOINT_TIMES_S,
 )
 
-STOP, REFUSE = "stop", "refuse"  # what is answered while a session has not lasted long enough to plan
-OLDEST_FRAMES_S = 0.5  # at the instant a plan is asked for
+STOP, REFUSE = "stop", "refuse"  # the answer while a session is too young to plan
+OLDEST_FRAMES_S = 0.5  # maximum age at the instant a plan is asked for
 OLDEST_POSE_S = 0.1  # likewise
-EARLY_S = FRAME_STEP_S  # frames and poses may be so much newer than that instant
+EARLY_S = FRAME_STEP_S  # frames and poses may be this much newer than that instant
 FRAMES_SPAN_S = (FRAMES_PER_CAMERA - 1) * FRAME_STEP_S + EARLY_S  # from a session's first frame
 HISTORY_SPAN_S = float(-HISTORY_TIMES_S[0]) + EARLY_S  # from its first input
 ROUTE_SPAN = slice(0, 30)  # waypoints compared with the route: three seconds
@@ -45,9 +45,9 @@ OF_FRAMES = (Reason.MISSING_FRAMES, Reason.CAMERA_MISSING, Reason.NOT_SYNCHRONIS
 
 @dataclass(frozen=True)
 class Answer:
-    """A trajectory in the simulator's frame, beginning with the rig at the instant asked for.
+    """A trajectory in the simulator's frame, beginning with the rig at the requested instant.
 
-    stamps_ns: [K] int64, rising; xyz: [K, 3] m; quaternions: [K, 4] (x, y, z, w).
+    stamps_ns: [K] int64, ascending; xyz: [K, 3] m; quaternions: [K, 4] (x, y, z, w).
     source:    planned, repeated (no frame came since), republished, stop or warming_up; `note` says why.
     plan:      what it was made from.
     scalars:   figures for people to look at.
@@ -63,9 +63,10 @@ class Answer:
 
 
 class DriveSession:
-    """cameras: the simulator's name -> the model's, for those the model looks at; other names are accepted and ignored.
+    """cameras: the simulator's name -> the model's, for those that the model uses; the `ignored` ones are accepted and
+    dropped.
 
-    seed: of the session; the n-th inference has seed + n. until_ready: `stop` or `refuse`.
+    seed: of the session; the n-th inference uses seed + n. until_ready: `stop` or `refuse`.
     """
 
     def __init__(
@@ -95,18 +96,19 @@ class DriveSession:
 
     @property
     def rejected(self) -> dict[str, int]:
-        """Reason -> inputs that were refused or replaced."""
+        """Reason -> number of inputs that were refused or replaced."""
         return self._builder.rejected
 
     def close(self) -> None:
-        """Waits for a plan in the making."""
+        """Waits for a plan in progress."""
         with self._lock:
             self._planners.give_back(self._planner)
 
-    # What comes in
+    # Inputs
 
     def add_picture(self, camera: str, stamp_ns: int, content: bytes) -> None:
-        """A JPEG or PNG, stamped with the end of its exposure. InputError for no picture or an unknown camera."""
+        """Takes a JPEG or PNG, stamped with the end of its exposure. Raises InputError if it is invalid or
+        undeclared."""
         if camera in self._ignored:
             return
         if camera not in self._cameras:
@@ -126,7 +128,8 @@ class DriveSession:
     def add_poses(
         self, stamps_ns: Sequence[int], xyz: np.ndarray, quaternions: np.ndarray, speeds_mps: Sequence[float | None]
     ) -> None:
-        """Poses [N] of the rig, oldest first; a stamp that is there already is replaced. All or none is taken."""
+        """Takes poses [N] of the rig, oldest first; one with a known stamp replaces it. All or none are taken
+        (InputError)."""
         for stamp_ns, position, quaternion in zip(stamps_ns, xyz, quaternions, strict=True):
             if not (np.isfinite(position).all() and np.isfinite(quaternion).all()):
                 raise InputError(f"pose at {stamp_ns // 1000} us: has values that are no numbers")
@@ -139,7 +142,8 @@ class DriveSession:
                     self._begin_anew(stamp_ns)
 
     def set_route(self, stamp_ns: int, points: np.ndarray) -> None:
-        """points [M, 3] in the rig frame at that instant. Left out before the first pose: where is that?"""
+        """Takes points [M, 3] in the rig frame at that instant. Ignored before the first pose, since their place is
+        unknown."""
         if not np.isfinite(points).all():
             raise InputError(f"route at {stamp_ns // 1000} us: has values that are no numbers")
         with self._lock:
@@ -156,16 +160,16 @@ class DriveSession:
             self._newest_frame_ns = stamp_ns if newest is None else max(newest, stamp_ns)
 
     def _begin_anew(self, stamp_ns: int) -> None:
-        """The simulator's clock went back: nothing from before holds."""
+        """Starts anew because the simulator's clock went back: nothing from before holds."""
         self._first_input_ns = self._first_frame_ns = self._newest_frame_ns = stamp_ns
         self._latest = self._route = None
         self._stand_in.forget()
         self._planner.forget()
 
-    # What goes out
+    # Outputs
 
     def drive(self, now_ns: int) -> Answer:
-        """The trajectory from an instant on. Raises NotReady with the reason where there can be none."""
+        """The trajectory from an instant on. Raises NotReady with the reason if there can be none."""
         with self._lock:
             here = self._pose_at(now_ns)
             self._check_not_ahead(now_ns)
@@ -202,14 +206,15 @@ class DriveSession:
             )
 
     def _may_repeat(self, refusal: Refusal, now_ns: int) -> bool:
-        """Whether the last plan still holds because no newer camera set is complete. NotReady where it is old."""
+        """Whether the last plan still holds because no newer camera set is complete. Raises NotReady if it is too
+        old."""
         if self._latest is None or refusal.reason not in WAITING:
             return False
         self._check_fresh(self._latest[0].t0_ns, now_ns)
         return True
 
     def _plan(self, observation: Observation) -> tuple[Plan, str, str]:
-        """(plan, source, note): the model's, or what stands in for one that the checks refuse."""
+        """(plan, source, note): the model's plan, or a substitute if the checks refuse it."""
         plan = self._planners.plan(self._planner, observation, self._seed + self.inferences)
         self.inferences += 1
         if not plan.violations:
@@ -220,7 +225,8 @@ class DriveSession:
         return substitute.plan, source, f"plan refused: {'; '.join(plan.violations)}"
 
     def _without(self, refusal: Refusal, now_ns: int, here: Pose) -> Answer:
-        """While the session is young a comfortable stop, unless refusing was asked for; later the reason."""
+        """While the session is young, a comfortable stop, unless refusing was asked for; later NotReady with the
+        reason."""
         text = f"{refusal.reason}: {refusal.text}"
         if refusal.reason in OF_FRAMES:
             names = ", ".join(self._cameras)
@@ -231,14 +237,14 @@ class DriveSession:
         return self._answer(now_ns, here, stop, "warming_up", text)
 
     def _warming_up(self, reason: Reason, now_ns: int) -> bool:
-        """Whether this reason goes away by itself."""
+        """Whether this reason will go away by itself."""
         if reason in OF_FRAMES:
             return (now_ns - self._first_frame_ns) / NANOSECONDS <= FRAMES_SPAN_S
         waits = reason in (Reason.TOO_SHORT, Reason.CLOCK_JUMP)
         return waits and (now_ns - self._first_input_ns) / NANOSECONDS <= HISTORY_SPAN_S
 
     def _answer(self, now_ns: int, here: Pose, plan: Plan, source: str, note: str) -> Answer:
-        """The plan in the simulator's frame: the rig at `now_ns`, then the waypoints after it at their own times."""
+        """The plan in the simulator's frame: the rig at `now_ns`, then the later waypoints at their own times."""
         self.answers[source] = self.answers.get(source, 0) + 1
         then = here if plan.t0_ns == now_ns else self._builder.history.pose_at(plan.t0_ns)
         stamps_ns = plan.t0_ns + np.round(WAYPOINT_TIMES_S * NANOSECONDS).astype(np.int64)
@@ -267,9 +273,9 @@ class DriveSession:
 
 
 def match_cameras(declared: Sequence[str], wanted: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
-    """The simulator's name -> the model's. Raises NotReady where a camera of the model is not among the declared.
+    """The simulator's name -> the model's. Raises NotReady if a camera of the model is not among the declared ones.
 
-    given: names that differ; else they are the same, or there is one of each.
+    given: pairs of names that differ; otherwise the names are equal, or there is one camera on each side.
     """
     by_model = {model: simulator for simulator, model in given.items()}
     if len(declared) == len(wanted) == 1 and not given:

@@ -1,7 +1,7 @@
-"""Which sessions are open, how many may be, and which nobody asks any more.
+"""Which sessions are open, how many may be, and which are no longer used.
 
 A simulator that dies closes no session. One without a call for `idle_s` is closed for it, so that its planner serves
-the next; a call that comes later all the same is told so. Knows no gRPC.
+the next; a later call to it is told so. Knows no gRPC.
 """
 
 import time
@@ -15,18 +15,19 @@ from specdrive_ros.alpasim.refusal import SessionExists, SessionExpired, TooMany
 from specdrive_ros.alpasim.session import DriveSession
 
 LONGEST_NAME = 200  # of a session
-REMEMBERED = 1000  # names of sessions that were closed for want of calls
+REMEMBERED = 1000  # names of sessions that were closed for lack of calls
 
 
 @dataclass
 class _Open:
     session: DriveSession
     used_s: float  # when its last call ended
-    calls: int = 0  # in hand
+    calls: int = 0  # calls in progress
 
 
 class Sessions:
-    """most: that are open at once; idle_s: without a call until a session is closed, 0: never. Any thread may ask.
+    """most: number that may be open at once; idle_s: time without a call after which a session is closed, 0: never.
+    Thread-safe.
 
     end: closes a session; called without a lock. clock: seconds, steady.
     """
@@ -47,7 +48,7 @@ class Sessions:
         return len(self._open)
 
     def begin(self, name: str, make: Callable[[], DriveSession]) -> None:
-        """Opens one. Raises SessionExists or TooManySessions."""
+        """Opens a session. Raises SessionExists or TooManySessions."""
         with self._lock:
             if name in self._open:
                 raise SessionExists(f"session {name}: is open already")
@@ -65,7 +66,7 @@ class Sessions:
 
     @contextmanager
     def used(self, name: str) -> Iterator[DriveSession]:
-        """For one call, in which the session is never idle. Raises UnknownSession, SessionExpired."""
+        """The session for one call, during which it is never idle. Raises UnknownSession or SessionExpired."""
         with self._lock:
             if name not in self._open:
                 raise self._unknown(name)
@@ -78,7 +79,7 @@ class Sessions:
                 opened.calls, opened.used_s = opened.calls - 1, self._clock()
 
     def close(self, name: str) -> None:
-        """Closes one. Raises UnknownSession or SessionExpired."""
+        """Closes a session. Raises UnknownSession or SessionExpired."""
         with self._lock:
             if name not in self._open:
                 raise self._unknown(name)
@@ -92,7 +93,7 @@ class Sessions:
         return UnknownSession(f"session {shown}: is not open; begin it first, close it once")
 
     def expire(self) -> int:
-        """Closes those that nobody has called for too long; returns how many."""
+        """Closes sessions that nobody has called for too long; returns how many."""
         if not self._idle_s:
             return 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""The contract's messages to arrays and back. Checks what a message says, knows no sessions and no gRPC.
+"""Converts the contract's messages to arrays and back. Checks their contents; knows no sessions and no gRPC.
 
 Stamps are microseconds on the wire and nanoseconds here; quaternions are (x, y, z, w).
 """
@@ -25,9 +25,9 @@ from specdrive_ros.alpasim.session import Answer
 from specdrive_ros.errors import InputError
 
 NANOSECONDS_PER_US = 1000
-LATEST_US = (2**63 - 1) // NANOSECONDS_PER_US // 2  # far enough from what an int64 holds to add to it
+LATEST_US = (2**63 - 1) // NANOSECONDS_PER_US // 2  # far enough below the limit of an int64 to be added to
 ALPASIM, CARLA = "alpasim", "carla"
-CLIENTS = (ALPASIM, CARLA)  # they read different things into the answer's free bytes
+CLIENTS = (ALPASIM, CARLA)  # they read different things from the answer's free bytes
 
 
 def stamp_ns(microseconds: int, name: str) -> int:
@@ -37,7 +37,7 @@ def stamp_ns(microseconds: int, name: str) -> int:
 
 
 def declared_cameras(request: DriveSessionRequest) -> list[str]:
-    """The names a session's cameras have. Raises InputError where one is empty or there twice."""
+    """The names of a session's cameras. Raises InputError if one is empty or repeated."""
     names = [camera.logical_id for camera in request.rollout_spec.vehicle.available_cameras]
     if len(set(names)) < len(names) or not all(names):
         raise InputError(f"available_cameras: {', '.join(map(repr, names))}; should be different names")
@@ -45,14 +45,15 @@ def declared_cameras(request: DriveSessionRequest) -> list[str]:
 
 
 def picture_stamp(image: RolloutCameraImage.CameraImage) -> int:
-    """The end of the exposure, nanoseconds."""
+    """The end of the exposure, nanoseconds. Raises InputError if it is before the start."""
     if image.frame_end_us < image.frame_start_us:
         raise InputError(f"frame_end_us: {image.frame_end_us} is before frame_start_us {image.frame_start_us}")
     return stamp_ns(image.frame_end_us, "frame_end_us")
 
 
 def poses(message: RolloutEgoTrajectory) -> tuple[list[int], np.ndarray, np.ndarray, list[float | None]]:
-    """stamps, xyz [N, 3], quaternions [N, 4], forward speeds; None each where there are no dynamic states."""
+    """stamps [N] ns, xyz [N, 3] m, quaternions [N, 4], forward speeds [N] m/s (all None without dynamic states).
+    Raises InputError if the lengths differ or the stamps do not ascend."""
     samples, states = message.trajectory.poses, message.dynamic_states
     if states and len(states) != len(samples):
         raise InputError(f"dynamic_states: {len(states)} for {len(samples)} poses; should be one each, or none")
@@ -66,7 +67,7 @@ def poses(message: RolloutEgoTrajectory) -> tuple[list[int], np.ndarray, np.ndar
 
 
 def route_points(route: Route) -> np.ndarray:
-    """[M, 3] in the rig frame."""
+    """[M, 3] m in the rig frame."""
     return np.array([[point.x, point.y, point.z] for point in route.waypoints], np.float64).reshape(-1, 3)
 
 

@@ -1,7 +1,7 @@
 """A planning cycle on a device: stage by stage, with and without a draft, against a deadline. Predicted, not measured.
 
-A chain of causation of R tokens takes R / L passes of the target, rounded up, L being the accepted length. The vision
-cache is on unless said otherwise: one new frame a camera. Image decoding, ROS and checks are left out.
+A chain of causation of R tokens takes R / L passes of the target, rounded up, where L is the accepted length. The
+vision cache is on unless stated otherwise: one new frame per camera. Image decoding, ROS and checks are left out.
 """
 
 import math
@@ -17,14 +17,14 @@ from specdrive_ros.errors import InputError
 NONE, CARRYOVER = "none", "carryover"
 VERIFIED = {NONE: 1, "phrasebook": TREE, CARRYOVER: 1, "eagle3": TREE, "dflash": DFLASH_BLOCK}  # rows of a pass
 DRAFTS = tuple(VERIFIED)
-ACCEPTED = (3.0, 5.0, 7.4)  # lengths that are shown where none is asked for
-LONGEST = {"phrasebook": 16, "eagle3": 7, "dflash": DFLASH_BLOCK}  # tokens a pass can emit
+ACCEPTED = (3.0, 5.0, 7.4)  # lengths shown if none is asked for
+LONGEST = {"phrasebook": 16, "eagle3": 7, "dflash": DFLASH_BLOCK}  # tokens that a pass can emit at most
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked. accepted: lengths to show; draft_ms: of a proposal, where it is known better than counted here;
-    vision_cache: whether frames that were seen before are not encoded again."""
+    """The question. accepted: lengths to show; draft_ms: time of a proposal, if known better than counted here;
+    vision_cache: whether frames that were encoded before are not encoded again."""
 
     draft: str = NONE
     accepted: tuple[float, ...] = ()
@@ -48,7 +48,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class CycleTime:
-    """One way through a cycle. proposals, passes: of its reasoning."""
+    """One way through a cycle. passes: of the target, for its reasoning."""
 
     draft: str
     accepted_length: float
@@ -59,8 +59,9 @@ class CycleTime:
 
 @dataclass(frozen=True)
 class Budget:
-    """stages: of one vision, prefill, target pass, proposal, and all action steps; fixed_ms: the cycle without its
-    reasoning; least_length: the accepted length from which on the deadline holds, None where no length is enough."""
+    """stages: times of one vision pass, prefill, target pass, proposal, and all action steps; fixed_ms: the cycle
+    without its reasoning; least_length: the smallest accepted length at which the deadline holds, None if there is
+    none."""
 
     stages: dict[str, StageTime]
     cycles: list[CycleTime]
@@ -116,7 +117,7 @@ class CycleModel:
         return stages
 
     def _carrying(self, carried: int) -> float:
-        """What the carried text adds to the prefill."""
+        """What the carried tokens add to the prefill, ms."""
         prompt = self.shape.cycle.prompt
         return self.time(self.works.text(prompt + carried, 0, 1 + carried)).ms - (
             self.time(self.works.text(prompt, 0, 1)).ms
@@ -128,7 +129,7 @@ class CycleModel:
         return CycleTime(draft, length, max(0, passes), reasoning, fixed + reasoning)
 
     def _least_length(self, plan: Plan, propose: float, verify: float, fixed: float) -> float | None:
-        """The smallest of the lengths at which the number of passes changes."""
+        """The smallest accepted length that meets the deadline, of those at which the number of passes changes."""
         tokens = self.shape.cycle.reasoning
         longest = 1 if plan.draft == NONE else min(tokens, LONGEST.get(plan.draft, tokens))
         lengths = sorted({tokens / passes for passes in range(1, tokens + 1)})
@@ -137,7 +138,7 @@ class CycleModel:
 
     @staticmethod
     def _binds(memory: Memory, stages: dict[str, StageTime], cycle: CycleTime) -> str:
-        """What the cycle's time is mostly spent on, by bound; memory where the model does not fit at all."""
+        """The bound that most of the cycle's time is due to; memory if the model does not fit at all."""
         if not memory.fits:
             return "memory"
         times = {"vision": 1, "prefill": 1, "action": 1, "verify": cycle.passes, "draft": cycle.passes}

@@ -1,4 +1,4 @@
-"""What a device can do at most: memory, bandwidth and dense arithmetic, each number with where it is from.
+"""Peak figures of a device: memory, bandwidth and dense arithmetic, each number with its source.
 
 A YAML file under `engines/devices/` or anywhere else; `engines/device.schema.json` says the same to editors and CI.
 Knows no model.
@@ -13,13 +13,13 @@ from specdrive_ros.validation import is_number, require
 from specdrive_ros.yaml_file import read_yaml
 
 DEVICES = Path("engines") / "devices"
-ARITHMETIC = ("fp32", "fp16", "fp8", "int8", "fp4")  # fp16 is also bf16's; fp32 is that of the plain cores
+ARITHMETIC = ("fp32", "fp16", "fp8", "int8", "fp4")  # fp16 also stands for bf16; fp32 is that of the plain cores
 
 
 @dataclass(frozen=True)
 class Precision:
-    """How the language model's matrices are kept and multiplied. bits: of a weight, its share of scales included;
-    unpacks: whether every weight is made fp16 again before it is multiplied."""
+    """How the language model's matrices are stored and multiplied. bits: per weight, including its share of scales;
+    unpacks: whether every weight is converted to fp16 before it is multiplied."""
 
     name: str
     bits: float
@@ -35,16 +35,16 @@ PRECISIONS = {
         Precision("fp8", 8, "fp8"),
         Precision("int8", 8, "int8"),
         Precision("int4", 4.25, "fp16", unpacks=True),  # groups of 128 with a scale and a zero
-        Precision("w4a8", 4.5, "int8"),  # blocks of 32 with a scale of 16 bits; rounded rows times whole numbers
-        Precision("nvfp4", 4.5, "fp4"),  # blocks of 16 with a scale of 8 bits
+        Precision("w4a8", 4.5, "int8"),  # blocks of 32 with a 16-bit scale; rounded rows times integers
+        Precision("nvfp4", 4.5, "fp4"),  # blocks of 16 with an 8-bit scale
     )
 }
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A number and the address it was read at. note: how it follows from what stands there, where it does not stand
-    there as it is. checked: another page at which it, or what it follows from, was found again; "" where none was."""
+    """A number and the address of its source. note: how it follows from the source, if it is not stated there as such;
+    checked: another page that confirms it, or what it follows from; "" if none was found."""
 
     value: float
     source: str
@@ -61,10 +61,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Device:
-    """memory_gb, bandwidth_gb_per_s: 10^9 bytes, and a second
-    tflops:        10^12 operations a second without sparsity, of the GPU alone, with sums kept in fp32 where there is
-                   a choice; by arithmetic
-    shared_memory: whether processor and operating system live in the same memory
+    """memory_gb, bandwidth_gb_per_s: in 10^9 bytes, and bytes per second
+    tflops:        10^12 operations per second without sparsity, of the GPU alone, with sums in fp32 if there is a
+                   choice; by arithmetic
+    shared_memory: whether processor and operating system use the same memory
     """
 
     title: str
@@ -80,7 +80,7 @@ class Device:
         require(isinstance(self.shared_memory, bool), "shared_memory", "true or false", self.shared_memory)
 
     def flop_per_s(self, precision: Precision) -> float:
-        """Raises `InputError` where the device does not compute in it."""
+        """Peak operations per second in this precision. Raises `InputError` if the device does not support it."""
         if precision.arithmetic not in self.tflops:
             able = [name for name, one in PRECISIONS.items() if one.arithmetic in self.tflops]
             raise InputError(
@@ -91,7 +91,7 @@ class Device:
 
     @property
     def plain_flop_per_s(self) -> float:
-        """Of the cores that are not for matrices."""
+        """Peak of the cores that are not for matrices."""
         return 1e12 * self.tflops["fp32"].value
 
     @property
@@ -100,7 +100,7 @@ class Device:
 
 
 def find_device(name: str | Path) -> Device:
-    """A device by name (of `engines/devices/`) or by path. Raises `InputError` for what is wrong in it."""
+    """A device by name (in `engines/devices/`) or by path. Raises `InputError` if it is missing or wrong."""
     path = find_file("device", DEVICES, name)
     return parse(Device, read_yaml(path), str(path))
 

@@ -1,7 +1,7 @@
-"""Public measurements that the model of a cycle is fitted on and held against: `engines/figures.yaml`.
+"""Public measurements that the model of a cycle is fitted to and compared with: `engines/figures.yaml`.
 
-A row with `fit` settles one share of the software it ran on, and shows no error of its own; every other row is held
-out. Also holds a measurement of `engines/measure_gpu.sh` against the model. Knows no command line.
+A row with `fit` determines one share of the software it ran on, and shows no error of its own; every other row is held
+out. Also compares a measurement of `engines/measure_gpu.sh` with the model. Knows no command line.
 """
 
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ SOFTWARE = {
 STAGES = (
     "tokens", "prefill", "pass", "vision", "action", "speculation", "eagle3 newest", "eagle3 step", "dflash block",
 )  # fmt: skip
-MEASURED = "measured here"  # the source of a row of one's own
-ENGINE_LAYER_US = 10.0  # assumed, no row settles it: ten kernels of a layer, a microsecond each
+MEASURED = "measured here"  # the source of rows measured by the user
+ENGINE_LAYER_US = 10.0  # assumed, no row determines it: ten kernels per layer, a microsecond each
 _FIT = {"bandwidth": BANDWIDTH, "half": COMPUTE, "narrow": COMPUTE, "unpacking": UNPACKING, "layer_us": LAUNCH}
 _DRAFT_STAGES = {
     "eagle3 newest": Stages.eagle3_newest,
@@ -44,11 +44,11 @@ TOKENS_PER_S, MS = "tokens/s", "ms"
 class Figure:
     """One measured number.
 
-    stage:    tokens (decoded one by one), prefill (of `rows`), pass (of `rows` behind `cached`), vision (of `rows`
-              images), action (all steps), speculation (tokens a second at an accepted length)
+    stage:    tokens (decoded one by one), prefill (of `rows`), pass (of `rows` after `cached`), vision (of `rows`
+              images), action (all steps), speculation (tokens per second at an accepted length)
     tokens:   of a `tokens` row whose unit is ms: how many were written in that time
     assumes:  what the source does not say and was assumed here
-    fit:      the value of `Software` that this row settles
+    fit:      the value of `Software` that this row determines
     """
 
     device: str
@@ -84,7 +84,7 @@ class Figure:
         require(is_number(length) and length >= 1, "accepted_length", "a number of at least 1", length)
 
     def work(self, shape: ModelShape) -> Work:
-        """Of what was timed: one pass, one speculative round, or all of a stage."""
+        """The work that was timed: one pass, one speculative round, or all of a stage."""
         works = Stages(shape, find_precision(self.precision))
         if self.stage == "vision":
             return works.vision(self.rows)
@@ -105,18 +105,19 @@ class Figure:
         return self.measured if self.unit == MS else 1e3 * self._emitted / self.measured
 
     def predicted(self, ms: float) -> float:
-        """Milliseconds of the work in the unit of the row."""
+        """Milliseconds of the work, converted to the unit of the row."""
         return ms if self.unit == MS else 1e3 * self._emitted / ms
 
     @property
     def _emitted(self) -> float:
-        """Tokens that the work emits or takes up."""
+        """Tokens that the work emits or takes in."""
         return self.accepted_length if self.stage == "speculation" else self.rows * self.tokens
 
 
 @dataclass(frozen=True)
 class Check:
-    """A row, what the model says, and how wrong that is: +0.1 is a tenth too many milliseconds (or too few tokens)."""
+    """A row, the model's prediction and its relative error: +0.1 is a tenth too many milliseconds (or too few
+    tokens)."""
 
     figure: Figure
     predicted: float
@@ -124,13 +125,13 @@ class Check:
 
     @property
     def error(self) -> float:
-        """Of the time."""
+        """Relative error of the time."""
         ratio = self.predicted / self.figure.measured
         return (ratio if self.figure.unit == MS else 1 / ratio) - 1
 
 
 class Figures:
-    """All rows, and the software that was fitted on some of them."""
+    """All rows, and the software that was fitted to some of them."""
 
     def __init__(self, rows: Iterable[Figure]):
         self.rows = tuple(rows)
@@ -145,8 +146,8 @@ class Figures:
 
     @cached_property
     def software(self) -> dict[str, Software]:
-        """Each value is what makes the row that settles it come out exactly; what a layer takes at least is PyTorch's,
-        all else the GPU's libraries', whoever calls them. Raises `InputError` where a value is not settled."""
+        """Each value makes the row that determines it come out exactly; the least time per layer is PyTorch's,
+        everything else the GPU libraries', whoever calls them. Raises `InputError` if a value is undetermined."""
         values = {row.fit: self._share(row) for row in self.rows if row.fit}
         if missing := [name for name in _FIT if name not in values]:
             raise InputError(f"figures: no row settles {missing[0]}; one should have fit: {missing[0]}")
@@ -176,14 +177,14 @@ def find_software(name: str) -> Software:
 
 
 def check_measurement(path: Path, device: str, software: str) -> list[Check]:
-    """The stages of a `measure_gpu.json` against the model. Raises `InputError` for another file."""
+    """The stages of a `measure_gpu.json` against the model. Raises `InputError` if it is another kind of file."""
     found, runs = find_device(device), find_software(software)
     shape, rows = read_measurement(path, device, software)
     return [_check(row, shape, found, runs) for row in rows]
 
 
 def read_measurement(path: Path, device: str, software: str) -> tuple[ModelShape, list[Figure]]:
-    """The shape that was measured and a row for each of its stages, in the order they were timed in."""
+    """The shape that was measured, and a row for each of its stages, in the order they were timed."""
     try:
         document = parse_json(path.read_text(encoding="utf-8"))
         sizes, stages = document["shape"], [(one["stage"], one["median_ms"]) for one in document["stages"]]
@@ -207,10 +208,10 @@ def _measured_shape(sizes: dict) -> ModelShape:
 
 
 def _row(stage: str, ms: float, sizes: dict, device: str, software: str) -> Figure:
-    """A stage of `measure_gpu.py`, by its name there, such as `extend 16` or `eagle3 newest 8`."""
+    """A row for a stage named as in `measure_gpu.py`, such as `extend 16` or `eagle3 newest 8`."""
     kind, *words = stage.split()
     count = next(int(word) for word in words if word.isdigit())
-    cached = sizes["prompt"] + 20  # that script has 20 tokens behind the prompt
+    cached = sizes["prompt"] + 20  # that script has 20 tokens after the prompt
     row = Figure(device, "measured shape", "bf16", software, "pass", ms, MS, MEASURED, rows=count, cached=cached)
     names = {"extend": "pass", "eagle3": f"eagle3 {words[0]}", "dflash": "dflash block"}
     return replace(row, stage=names.get(kind, kind))

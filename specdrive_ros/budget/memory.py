@@ -1,4 +1,4 @@
-"""What a cycle keeps on a device, against what the device has. Gigabytes are 10^9 bytes. Knows no times."""
+"""What a cycle keeps on a device, compared with what the device has. Gigabytes are 10^9 bytes. Knows no times."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Memory:
 
 
 def memory_of(stages: Stages, device: Device, draft: str) -> Memory:
-    """Weights as they are kept for the GPU: matrices in the precision, embedding, vision and expert in 16 bits."""
+    """Weights as kept for the GPU: matrices in the given precision; embedding, vision and expert in 16 bits."""
     shape, bits = stages.shape, stages.precision.bits
     s, cycle = shape.text, shape.cycle
     heads = stages.head_weights * (bits / 8 + (0 if s.shared_embedding else _HALF))
@@ -46,7 +46,7 @@ def memory_of(stages: Stages, device: Device, draft: str) -> Memory:
 
 
 def _activations(stages: Stages) -> float:
-    """The widest moment of vision and of the prefill, with its mask; and what goes from one to the other."""
+    """Peak activations of vision and of the prefill with its mask, and what is passed from one to the other; bytes."""
     shape = stages.shape
     s, v, cycle = shape.text, shape.vision, shape.cycle
     images = cycle.cameras * cycle.frames

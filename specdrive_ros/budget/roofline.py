@@ -1,6 +1,7 @@
-"""How long work takes at least: by arithmetic, by bandwidth, or by starting layer after layer, whichever is longest.
+"""Lower bounds on the time of work: by arithmetic, by bandwidth, or by starting layer after layer, whichever is
+longest.
 
-Nobody reaches a device's peak. The shares that software reaches are fitted on public measurements, one row of
+Nobody reaches a device's peak. The shares that software reaches are fitted to public measurements, one row of
 `engines/figures.yaml` for each share; the other rows are left to show how wrong the model is. Knows no model.
 """
 
@@ -10,7 +11,7 @@ from specdrive_ros.budget.device import Device, Precision, find_precision
 from specdrive_ros.budget.work import Work
 
 COMPUTE, BANDWIDTH, LAUNCH = "compute", "bandwidth", "launch overhead"
-UNPACKING = "unpacking"  # a kind of compute: by the plain cores, before the matrix cores can multiply
+UNPACKING = "unpacking"  # a kind of compute: on the plain cores, before the matrix cores can multiply
 _WRITTEN_AND_READ = 4  # bytes of a weight in 16 bits
 
 
@@ -21,7 +22,7 @@ class Software:
     bandwidth: of the memory's
     half:      of fp16 arithmetic
     narrow:    of fp8, int8 and fp4 arithmetic
-    unpacking: products of weights that are unpacked on the way, as a multiple of the plain cores' arithmetic
+    unpacking: products with weights unpacked on the fly, as a multiple of the plain cores' arithmetic
     layer_us:  microseconds that a layer takes however small it is
     """
 
@@ -39,7 +40,7 @@ class Software:
 
 @dataclass(frozen=True)
 class StageTime:
-    """Milliseconds of a stage, what they are bound by, and what each bound alone would take."""
+    """Milliseconds of a stage, the bound that determines them, and what each bound alone would take."""
 
     ms: float
     binds: str
@@ -47,7 +48,7 @@ class StageTime:
 
 
 def least_times(work: Work, device: Device, precision: Precision) -> dict[str, float]:
-    """Milliseconds at the device's peaks; of launches: where a layer takes a microsecond."""
+    """Milliseconds at the device's peaks; for launches: at a microsecond per layer."""
     half = device.flop_per_s(find_precision("fp16"))
     seconds = work.products / device.flop_per_s(precision) + work.other / half
     unpacking = work.products / device.plain_flop_per_s if precision.unpacks else 0.0
@@ -60,7 +61,7 @@ def least_times(work: Work, device: Device, precision: Precision) -> dict[str, f
 
 
 def stage_time(work: Work, device: Device, precision: Precision, software: Software) -> StageTime:
-    """Weights that must be unpacked are, on the way into the product or all of them before it, whichever is faster."""
+    """Weights that must be unpacked are unpacked on the fly or all beforehand, whichever is faster."""
     least = least_times(work, device, precision)
     bounds = {
         COMPUTE: least[COMPUTE] / software.compute_share(work, precision),
@@ -75,6 +76,6 @@ def stage_time(work: Work, device: Device, precision: Precision, software: Softw
 
 
 def _longest(bounds: dict[str, float], before_ms: float = 0.0) -> StageTime:
-    """before_ms: of moving memory before anything else can begin."""
+    """The time by the longest bound. before_ms: for moving memory before anything else can begin."""
     shown = bounds | {BANDWIDTH: before_ms + bounds[BANDWIDTH]}
     return StageTime(before_ms + max(bounds.values()), max(shown, key=shown.get), shown)

@@ -1,7 +1,7 @@
-"""The sizes of a model that its cost follows from: of its networks and of a planning cycle.
+"""The sizes of a model that determine its cost: of its networks and of a planning cycle.
 
 From a YAML file under `engines/shapes/` (models whose weights are not here), or from a checkpoint's own config. No
-weights are read. `engines/shape.schema.json` says the same to editors and to CI.
+weights are read. `engines/shape.schema.json` says the same to editors and CI.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ LONGEST_REASONING = 100_000  # tokens; every number of passes is tried
 
 
 class _Counts:
-    """Every field is a whole number of at least 1, those of `MAY_BE_ZERO` of at least 0."""
+    """Checks that every field is an integer of at least 1, those in `MAY_BE_ZERO` of at least 0."""
 
     MAY_BE_ZERO: tuple[str, ...] = ()
 
@@ -33,7 +33,7 @@ class _Counts:
 
 @dataclass(frozen=True)
 class TextShape(_Counts):
-    """The language model. shared_embedding: 1 where the output head is the embedding's matrix, else 0."""
+    """The language model. shared_embedding: 1 if the output head is the embedding's matrix, else 0."""
 
     MAY_BE_ZERO = ("shared_embedding",)
 
@@ -49,7 +49,7 @@ class TextShape(_Counts):
 
 @dataclass(frozen=True)
 class VisionShape(_Counts):
-    """The vision model. mergers: networks that make one token of merge x merge patches, deepstack's included."""
+    """The vision model. mergers: networks that make one token of merge x merge patches, including deepstack's."""
 
     MAY_BE_ZERO = ("positions",)
 
@@ -76,7 +76,7 @@ class ExpertShape(_Counts):
 
 @dataclass(frozen=True)
 class CycleShape(_Counts):
-    """patches: of an image; prompt, reasoning and capacity in tokens. reasoning is that of a usual cycle."""
+    """patches: per image; prompt, reasoning and capacity in tokens. reasoning: of a typical cycle."""
 
     cameras: int
     frames: int
@@ -94,7 +94,7 @@ class CycleShape(_Counts):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A model. Language models of public figures have neither vision nor action expert nor cycle."""
+    """A model. The language models of public figures have neither vision nor action expert nor cycle."""
 
     title: str
     source: str
@@ -105,7 +105,7 @@ class ModelShape:
 
 
 def find_shape(model: str | Path) -> ModelShape:
-    """By name of `engines/shapes/`, path of such a file, or a model's name or folder. Raises `InputError`."""
+    """By name in `engines/shapes/`, path of such a file, or a model's name or folder. Raises `InputError`."""
     if str(model) in known_names(SHAPES) or Path(model).suffix in (".yaml", ".yml"):
         return read_shape(model)
     try:
@@ -121,7 +121,7 @@ def read_shape(name: str | Path) -> ModelShape:
 
 
 def shape_of(settings: ModelSettings, reasoning: int = 20) -> ModelShape:
-    """From a checkpoint's config and tokenizer. Images have the most pixels that the config allows."""
+    """From a checkpoint's config and tokenizer. Images are assumed to have the most pixels that the config allows."""
     config = TargetConfig.load(settings.checkpoint)
     text, vision, expert = config.text, config.vision, config.expert
     patches = config.images.max_pixels // vision.patch_size**2
@@ -158,7 +158,8 @@ def _prompt_tokens(config: TargetConfig, images: int, patches: int) -> int:
 
 
 def with_cycle(shape: ModelShape, **changes: int) -> ModelShape:
-    """The shape with other numbers of its cycle; the capacity grows with them. Raises `InputError`."""
+    """The shape with changed numbers in its cycle; the capacity grows with them. Raises `InputError` without a
+    cycle."""
     if shape.cycle is None or shape.vision is None or shape.expert is None:
         raise InputError(f"{shape.title}: has no vision, action expert and cycle; it should be a driving model")
     values = vars(shape.cycle) | changes

@@ -1,6 +1,6 @@
-"""What each stage of a cycle asks of a device: operations, bytes moved, layers run. Counted from a model's shape.
+"""What each stage of a cycle demands of a device: operations, bytes moved, layers run. Counted from a model's shape.
 
-A multiply and an add are two operations. Weights are read once a pass, however many rows it has; keys, values and
+A multiply and an add are two operations. Weights are read once per pass, however many rows it has; keys, values and
 activations are in 16 bits. The language model and its draft are in the chosen precision; vision, action expert and
 attention are in 16 bits. Letters: T rows of a pass, S cached rows. Knows no device.
 """
@@ -13,13 +13,13 @@ from specdrive_ros.budget.shape import ModelShape
 _HALF = 2  # bytes
 EAGLE3_TAPS, EAGLE3_WORDS, EAGLE3_DEPTH, EAGLE3_WIDTH = 3, 32000, 6, 10
 DFLASH_LAYERS, DFLASH_TAPS, DFLASH_BLOCK = 5, 5, 16
-TREE = 60  # rows that a tree of proposals is verified in
+TREE = 60  # rows in which a tree of proposals is verified
 
 
 @dataclass(frozen=True)
 class Work:
-    """products: operations in the precision's arithmetic; other: in fp16; bytes: read and written, device memory;
-    layers: that have to be started one after another, whatever their size; weights: numbers kept in the precision."""
+    """products: operations in the precision's arithmetic; other: in fp16; bytes: read and written in device memory;
+    layers: that have to be started one after another, whatever their size; weights: values stored in the precision."""
 
     products: float = 0.0
     other: float = 0.0
@@ -49,7 +49,8 @@ class Stages:
         return self._layer_weights(s.hidden, s.inner, s.heads)
 
     def _layer_weights(self, hidden: int, inner: int, heads: int, source: int = 0) -> int:
-        """Of a decoder layer whose queries, keys and values come from `source` numbers a row, else from `hidden`."""
+        """Weights of a decoder layer; queries, keys and values read `source` values per row, or `hidden` if that is
+        0."""
         s = self.shape.text
         projections = (source or hidden) * (heads + 2 * s.kv_heads) * s.head + heads * s.head * hidden
         return projections + 3 * hidden * inner
@@ -71,7 +72,7 @@ class Stages:
         return layers + v.mergers * (joined**2 + joined * out) + v.patch_values * v.hidden + v.positions * v.hidden
 
     def draft_weights(self, draft: str) -> int:
-        """Of its own: words and embeddings that it shares with the target are not counted."""
+        """The draft's own weights; embeddings and an output head shared with the target are not counted."""
         s = self.shape.text
         if draft == "eagle3":
             layer = self._layer_weights(s.hidden, s.inner, s.heads, 2 * s.hidden)
@@ -81,13 +82,13 @@ class Stages:
         return 0
 
     def row_bytes(self, layers: int) -> int:
-        """Keys and values of a token."""
+        """Bytes of a token's keys and values."""
         return layers * 2 * self.shape.text.kv_heads * self.shape.text.head * _HALF
 
     # -- stages ------------------------------------------------------------------------------------
 
     def vision(self, images: int) -> Work:
-        """All of a number of images in one pass; attention stays inside an image."""
+        """All of a number of images in one pass; attention stays within an image."""
         v, patches = self.shape.vision, self.shape.cycle.patches
         rows = images * patches
         mergers = v.mergers * ((v.hidden * v.merge**2) ** 2 + v.hidden * v.merge**2 * self.shape.text.hidden)
@@ -97,7 +98,7 @@ class Stages:
         return Work(0, products + attention, _HALF * self.vision_weights + moved, v.layers)
 
     def text(self, rows: int, cached: int, logits: int) -> Work:
-        """`rows` new tokens behind `cached` ones through every layer, `logits` of them to words."""
+        """`rows` new tokens after `cached` ones through every layer, and `logits` of them through the output head."""
         s = self.shape.text
         layers = self._decoder(s.layers, self.text_layer_weights, s.hidden, s.inner, s.heads, rows, cached)
         return layers + self._head(self.head_weights, logits)
@@ -110,7 +111,7 @@ class Stages:
         return Work(0, work.products + work.other, work.bytes, work.layers)
 
     def eagle3_newest(self, rows: int, cached: int) -> Work:
-        """Accepted tokens into the draft, words behind the newest."""
+        """Accepted tokens into the draft, logits after the newest."""
         s = self.shape.text
         fuse = self._matrix(EAGLE3_TAPS * s.hidden**2, rows)
         return fuse + self._eagle3_layer(rows, cached) + self._head(EAGLE3_WORDS * s.hidden, 1)
@@ -119,12 +120,12 @@ class Stages:
         return self._eagle3_layer(rows, cached) + self._head(EAGLE3_WORDS * self.shape.text.hidden, rows)
 
     def eagle3_proposal(self, accepted: int, cached: int) -> Work:
-        """All that is run for one tree of proposals."""
+        """Everything that is run for one tree of proposals."""
         newest, step = self.eagle3_newest(accepted, cached), self.eagle3_step(EAGLE3_WIDTH, cached)
         return newest + step * EAGLE3_DEPTH
 
     def dflash_proposal(self, accepted: int, cached: int) -> Work:
-        """Features of the accepted tokens injected, one block filled, through the target's own head."""
+        """Injects the features of the accepted tokens and fills one block, with the target's own output head."""
         return self.dflash_context(accepted) + self.dflash_block(cached)
 
     def dflash_context(self, accepted: int) -> Work:

@@ -14,7 +14,7 @@ Parsed = TypeVar("Parsed")  # a frozen dataclass
 
 
 def find_file(kind: str, folder: Path, name: str | Path) -> Path:
-    """The file of that name under `folder`, else the file `name`. Raises `InputError` with the known names."""
+    """The file with that name under `folder`, else the file `name`. Raises `InputError` with the known names."""
     path = named_file(folder, name)
     if not path.is_file():
         raise InputError(
@@ -24,8 +24,8 @@ def find_file(kind: str, folder: Path, name: str | Path) -> Path:
 
 
 def parse(kind: type[Parsed], content: object, where: str) -> Parsed:
-    """A dataclass from a mapping of its fields. Fields that are dataclasses are parsed likewise, a field of
-    `dict[str, T]` from a mapping of names; the dataclass itself checks its values."""
+    """A dataclass from a mapping of its fields. Fields that are dataclasses are parsed likewise, fields of type
+    `dict[str, T]` from a mapping of names; the dataclass itself checks its values. Raises `InputError`."""
     members = {one.name: one for one in fields(kind)}
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise InputError(f"{where}: must be a mapping with keys among {', '.join(members)}, got {content!r}")

@@ -1,1 +1,1 @@
-"""The command line: parses, calls, prints. One module a command; `commands.py` lists them."""
+"""The command line: parses, calls, prints. One module per command; `commands.py` lists them."""

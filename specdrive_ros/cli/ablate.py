@@ -1,4 +1,4 @@
-"""`specdrive ablate`: the paper's tables on worlds never trained on: drafts trained, measured, looked into."""
+"""`specdrive ablate`: the paper's tables on held-out worlds: trains drafts, measures and analyses them."""
 
 import shlex
 import tempfile
@@ -126,7 +126,7 @@ def estimated(args: Namespace) -> dict:
 
 
 def making(args: Namespace):
-    """Settings of every cell's training."""
+    """The settings for training every cell."""
     import torch
     from torch.utils.tensorboard import SummaryWriter
 
@@ -165,7 +165,7 @@ def making(args: Namespace):
 
 
 def command(args: Namespace) -> str:
-    """What was called, with every setting, so that a result can be made again."""
+    """The command line with every setting, so that a result can be reproduced."""
     words = ["specdrive", "ablate"]
     for name, value in vars(args).items():
         if name in ("json", "estimate", "unknown") or value in (None, []):

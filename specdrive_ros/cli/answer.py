@@ -1,4 +1,4 @@
-"""What a command answers with on stdout: lines for people, or with `--json` one JSON document and nothing else."""
+"""A command's answer on stdout: lines for people, or with `--json` one JSON document and nothing else."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def json_text(document: dict) -> str:
-    """The document as commands print it and write it to files."""
+    """The document in the form in which commands print it and write it to files."""
     return json.dumps(document, indent=1) + "\n"
 
 
@@ -16,5 +16,5 @@ def print_json(document: dict) -> None:
 
 
 def print_answer(args: Namespace, document: dict, lines: Iterable[str]) -> None:
-    """args: with `json`."""
+    """Prints the document if `args.json`, else the lines."""
     sys.stdout.write(json_text(document) if args.json else "".join(f"{line}\n" for line in lines))

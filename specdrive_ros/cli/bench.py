@@ -1,7 +1,7 @@
 """`specdrive bench decode|long|cycle|node`: ways of decoding against plain decoding in one run; the planner over DDS.
 
-Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`; `bench_long.py`,
-`bench_cycle.py` and `bench_node.py` have the other three.
+Thin: arguments in, lines or one JSON document out. The measuring is in `evaluation/`; the other three are in
+`bench_long.py`, `bench_cycle.py` and `bench_node.py`.
 """
 
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def add_common(parser: ArgumentParser) -> None:
-    """What every kind of benchmark takes."""
+    """The arguments that every kind of benchmark takes."""
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R",
                         help="onnxruntime, torch or tensorrt (default %(default)s)")
@@ -73,7 +73,7 @@ def run_decode(args: Namespace) -> int:
 
 
 def _write(args: Namespace, measure: Callable[[Namespace], dict], lines_of: Callable[[dict], list[str]]) -> int:
-    """A file that cannot be written is refused before anything is measured."""
+    """Measures, writes and prints; a file that cannot be written is refused before anything is measured."""
     from specdrive_ros.evaluation.summary import prepare_out_file
 
     out = args.out and prepare_out_file(args.out)
@@ -104,7 +104,7 @@ def phrases_document(args: Namespace) -> dict:
 
 
 def ids_as_tokens(lines: list[str], tokenizer: Path) -> list[tuple[int, ...]]:
-    """Ids of a tokenizer moved up by one, the end of the sentence being token 0."""
+    """Ids of a tokenizer shifted by one, so that token 0 can be the end of the sentence."""
     from specdrive_ros.target.tokens import read_tokenizer
 
     library = read_tokenizer(tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer)
@@ -112,7 +112,7 @@ def ids_as_tokens(lines: list[str], tokenizer: Path) -> list[tuple[int, ...]]:
 
 
 def phrase_row(result: "PhraseResult") -> dict:
-    """A row of the document, as `bench decode --json` prints it."""
+    """A row of the document, as printed by `bench decode --json`."""
     from specdrive_ros.decoding.statistics import routine_share
 
     return {
@@ -165,7 +165,7 @@ def decode_document(args: Namespace) -> dict:
 
 
 def lines_of(document: dict) -> list[str]:
-    """One line a method."""
+    """One line per method."""
     if "phrases" in document:
         head = f"{document['sentences']} sentences, {document['distinct']} different, {document['splits']} splits"
         return [head] + [

@@ -1,4 +1,4 @@
-"""`specdrive bench cycle`: how long whole planning cycles take, stage by stage, with several drafts in one run."""
+"""`specdrive bench cycle`: time of whole planning cycles, stage by stage, with several drafts in one run."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def with_total(stage_ms: dict[str, float]) -> dict[str, float]:
 
 
 def lines_of(document: dict) -> list[str]:
-    """A block a method: a line a stage that was there."""
+    """One block per method, with a line for each stage that occurred."""
     lines = [f"{document['model']} on {document['runtime']}, {document['threads']} threads, "
              f"{document['cycles']} cycles; ms"]
     for row in document["methods"]:

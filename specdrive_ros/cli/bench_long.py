@@ -1,4 +1,4 @@
-"""`specdrive bench long`: what a token costs in reasonings of 20 to 512 tokens, with several drafts in one run."""
+"""`specdrive bench long`: the cost per token in reasonings of 20 to 512 tokens, with several drafts in one run."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def long_document(args: Namespace) -> dict:
 
 
 def lines_of(document: dict) -> list[str]:
-    """A line a method and length."""
+    """One line per method and length."""
     from specdrive_ros.evaluation.long_benchmark import ends_in_words
 
     head = f"{document['model']} on {document['runtime']}, {document['threads']} threads, {document['prompts']} prompts"

@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def document(args: Namespace) -> dict:
-    """Raises InputError for wrong arguments, WorkFailed where the planner dies."""
+    """Raises InputError for wrong arguments, WorkFailed if the planner dies."""
     from specdrive_ros.cli.progress import progress
     from specdrive_ros.draft.registry import check_names
     from specdrive_ros.evaluation.summary import prepare_out_folder
@@ -52,7 +52,7 @@ def document(args: Namespace) -> dict:
 
 
 def lines_of(document: dict) -> list[str]:
-    """For people to read."""
+    """The document as lines for people to read."""
     def shown(name: str) -> str:
         return "   ".join(f"{key} {value:8.2f}" for key, value in document[name].items()) or "nothing came"
 

@@ -1,7 +1,7 @@
-"""`specdrive budget`: what a planning cycle would take on a device, before there is one. Predicted, not measured.
+"""`specdrive budget`: predicts a planning cycle on a device, before one is available. Predicted, not measured.
 
-Thin: arguments in, a table or one JSON document out. The model is in `budget/cycle.py`, what it was fitted on and how
-wrong it is in `budget/figures.py`.
+Thin: arguments in, a table or one JSON document out. The model is in `budget/cycle.py`; what it was fitted to and how
+wrong it is, in `budget/figures.py`.
 """
 
 import sys
@@ -42,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Raises InputError for a device, model, precision, draft or file that is not right."""
+    """Raises InputError for an invalid device, model, precision, draft or file."""
     from specdrive_ros.budget.device import DEVICES
     from specdrive_ros.errors import InputError
     from specdrive_ros.yaml_file import known_names
@@ -83,7 +83,7 @@ def _question(args: Namespace):
 
 
 def _all_devices(args: Namespace) -> int:
-    """A line for each known device; one that cannot compute in the precision says so."""
+    """One line for each known device; one that does not support the precision says so."""
     from specdrive_ros.budget.device import DEVICES
     from specdrive_ros.errors import InputError
     from specdrive_ros.yaml_file import known_names
@@ -110,7 +110,7 @@ def _all_devices(args: Namespace) -> int:
 
 
 def line_of(model, budget) -> list[str]:
-    """Device, memory, milliseconds, whether the deadline holds, what binds; of the last of the cycles."""
+    """Device, memory, milliseconds, whether the deadline holds, which bound applies; for the last of the cycles."""
     memory, last = budget.memory, budget.cycles[-1]
     gb = f"{memory.needed_gb:.0f} of {memory.device_gb:g}"
     times = [f"{ms:.0f}" for ms in (budget.fixed_ms, budget.cycles[0].cycle_ms)]
@@ -137,7 +137,7 @@ def holds(budget, cycle) -> bool:
 
 
 def verdict(plan, budget) -> str:
-    """One sentence: whether the deadline can hold, and what is in the way."""
+    """One sentence: whether the deadline can hold, and what prevents it."""
     memory, deadline = budget.memory, f"{budget.deadline_ms:g} ms"
     if not memory.fits:
         return f"does not fit: {memory.needed_gb:.1f} GB of {memory.device_gb:g} GB"

@@ -1,6 +1,7 @@
-"""`specdrive checkpoint inspect|convert PATH`: what a checkpoint holds and lacks; drafts to and from public layouts.
+"""`specdrive checkpoint inspect|convert PATH`: what a checkpoint contains and lacks; drafts to and from public
+layouts.
 
-Thin: arguments in, lines or one JSON document out. The looking is in `runtime/inventory.py`, the converting in
+Thin: arguments in, lines or one JSON document out. Inspecting is in `runtime/inventory.py`, converting in
 `draft/conversion.py`.
 """
 
@@ -92,7 +93,7 @@ def lines_of(document: dict) -> list[str]:
 
 
 def convert(args: Namespace) -> int:
-    """Raises InputError for what is no whole draft, or of another target."""
+    """Raises InputError for an incomplete draft, or one for another target."""
     from specdrive_ros.draft.conversion import convert_draft
     from specdrive_ros.evaluation.summary import prepare_out_folder
     from specdrive_ros.model_settings import find_model

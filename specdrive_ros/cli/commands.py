@@ -1,7 +1,7 @@
-"""The commands there are: names, one line of help, and what has to be installed for each.
+"""The available commands: names, one line of help, and what must be installed for each.
 
-Knows nothing of what they do. Standard library only: `specdrive` reads this table before anything is
-installed. The module of command `x` is `specdrive_ros.cli.x`.
+Knows nothing about what they do. Standard library only: `specdrive` reads this table before anything is installed. The
+module of command `x` is `specdrive_ros.cli.x`.
 """
 
 from typing import NamedTuple

@@ -82,7 +82,7 @@ def generate_scenes(args: Namespace) -> int:
         raise InputError(f"--first-seed {args.first_seed} with {args.episodes} episodes: seeds should stay within 0 "
                          f"and {TRAIN_SEEDS - 1}; others are for driving and validation")
     if args.driver is not None:
-        find_model(args.driver)  # a worker would say it, with folders made and processes started
+        find_model(args.driver)  # else a worker would report it, only after folders and processes are made
     jobs = missing_shards(args, choose_families(args.scenario))
     plan = EpisodePlan(samples=args.samples, sample_every_s=args.sample_every, twins=args.twins)
     make_shards(record_shard, [(*job, plan, args.driver) for job in jobs], args.workers)
@@ -100,7 +100,7 @@ def lengthen_scenes(args: Namespace) -> int:
 
 def make_shards(make: Callable[..., int], jobs: list[tuple], workers: int) -> None:
     """Calls `make`, which returns a number of samples, with each job's arguments in a process of its own."""
-    # spawned, not forked: a fork of a process whose networks run threads can wait for ever
+    # spawned, not forked: a fork of a process whose networks run threads can hang forever
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool, progress("scenes", len(jobs)) as bar:
         running = [pool.submit(make, *job) for job in jobs]
         samples = 0

@@ -1,4 +1,4 @@
-"""`specdrive drive`: drives the embedded world closed loop with a model and prints what it thinks.
+"""`specdrive drive`: drives the embedded world in closed loop with a model and prints what it thinks.
 
 Thin: arguments in, lines and files out. The driving is in `evaluation/drive.py` and in `ros/`.
 """
@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_world(parser: ArgumentParser) -> None:
-    """What is driven."""
+    """Arguments for the world that is driven in."""
     parser.add_argument("--scenario", nargs="+", default=["all"], metavar="NAME",
                         help="families of scenes, or all (default); an unknown name lists them")
     parser.add_argument("--repeat", type=int, default=1, metavar="N",
@@ -61,7 +61,7 @@ def _add_world(parser: ArgumentParser) -> None:
 
 
 def _add_planner(parser: ArgumentParser) -> None:
-    """What drives."""
+    """Arguments for the planner that drives."""
     parser.add_argument("--draft", metavar="DRAFT",
                         help="what speeds up the reasoning without changing it: none, carryover, phrasebook, eagle3, "
                              "dflash, or several as a+b (default: the model's own)")
@@ -72,7 +72,7 @@ def _add_planner(parser: ArgumentParser) -> None:
 
 
 def _add_time(parser: ArgumentParser) -> None:
-    """Real or simulated time, and how much of it a plan may take."""
+    """Arguments for real or simulated time, and how much of it a plan may take."""
     parser.add_argument("--offline", action="store_true",
                         help="deterministic, without ROS, as fast as the machine allows, a plan every 0.1 s")
     parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS",
@@ -84,9 +84,9 @@ def _add_time(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Raises InputError for wrong arguments before anything is started. Returns 130 when it was interrupted.
+    """Raises InputError for wrong arguments before anything is started. Returns 130 if it was interrupted.
 
-    When a process of the graph dies, what was gathered is written, then WorkFailed says which one and why.
+    If a process of the graph dies, what was collected is written, then WorkFailed says which one and why.
     """
     from specdrive_ros.cli.drive_screen import make_console, print_result
     from specdrive_ros.evaluation.drive import list_scenarios
@@ -139,7 +139,7 @@ def _check(args: Namespace) -> None:
 def _way_of_driving(
     args: Namespace, scenarios: list[tuple[str, int]], out: Path
 ) -> "Callable[[_Listeners], None]":
-    """What drives all scenarios and tells the listeners. A model that cannot be loaded is refused here."""
+    """A function that drives all scenarios and reports to the listeners. Raises InputError for an unloadable model."""
     from specdrive_ros.cycle import Planner
 
     planner = Planner.load(args.model, runtime=args.runtime, seed=args.seed, draft=args.draft)
@@ -167,7 +167,7 @@ def _drive(drive: "Callable[[_Listeners], None]", recording: "DriveRecording", c
 
 
 class _Listeners:
-    """The log and the screen, told of the same events."""
+    """Passes the same events to the log and the screen."""
 
     def __init__(self, log: "DriveLog", screen: "DriveScreen"):
         self.log, self.screen = log, screen
@@ -199,7 +199,7 @@ def _drive_offline(
 def _drive_over_ros(
     args: Namespace, scenarios: list[tuple[str, int]], out: Path, listeners: _Listeners
 ) -> None:
-    """Raises WorkFailed when a process of the graph dies."""
+    """Raises WorkFailed if a process of the graph dies."""
     from specdrive_ros.model_settings import find_model
     from specdrive_ros.ros.drive_listener import DriveListener
     from specdrive_ros.ros.process_graph import ProcessGraph

@@ -1,6 +1,6 @@
-"""What a drive says while it runs: a line when the reasoning changes, and on a terminal a status line.
+"""What a drive prints while it runs: a line when the reasoning changes, and on a terminal a status line.
 
-Takes the sim's events and the planning cycles; knows nothing of how they came about.
+Takes the sim's events and the planning cycles; knows nothing about how they came about.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ FAILED_STYLE = "bold red"
 
 
 def make_console(*, stderr: bool) -> Console:
-    """A console that wraps nothing where it is no terminal."""
+    """A console that wraps no lines unless it is a terminal."""
     console = Console(stderr=stderr, highlight=False)
     return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH)
 
@@ -51,7 +51,7 @@ class DriveScreen:
             self._line(f"  {event['seconds']:5.1f} s  {how} ({event['distance_m']:.0f} m)", style)
 
     def on_cycle(self, cycle: DrivenCycle) -> None:
-        """Says nothing of a cycle that comes after its scenario has ended."""
+        """Ignores a cycle that comes after its scenario has ended."""
         if cycle.plan.t0_ns < self._begin_ns:
             return
         said = cycle.plan.reasoning if cycle.source == "planned" else f"[{cycle.source}] {cycle.note}"
@@ -70,7 +70,7 @@ class DriveScreen:
 
 
 def print_result(console: Console, summary: Mapping, files: Sequence[str]) -> None:
-    """The table of scenarios, the main numbers and where the files are."""
+    """Prints the table of scenarios, the main numbers and where the files are."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column, justify in (
         ("scenario", "left"),

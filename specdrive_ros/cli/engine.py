@@ -107,7 +107,7 @@ def prune(args: Namespace) -> int:
     store = _store(args)
     try:
         verdicts = judge(store, _model_folder(args.model) if args.model else None)
-    except EngineDamaged as fault:  # then nothing of it is served, and all its files go
+    except EngineDamaged as fault:  # then none of its entries can be used, and all its files are removed
         _say(str(fault))
         verdicts = []
     removed = store.prune({v.entry.identity.key: "; ".join(v.faults) for v in verdicts if not v.fits})
@@ -142,7 +142,7 @@ def line_of(row: dict) -> str:
 
 
 def lines_of(document: dict) -> list[str]:
-    """All of an entry, a part a line."""
+    """All parts of an entry, one per line."""
     identity = document["identity"]
     lines = [document["file"]] + [f"  {name:<16} {value}" for name, value in identity.items()]
     lines += [f"  {name:<16} {document[name]}" for name in ("key", "sha256", "size", "model", "built_at", "build_s")]
@@ -179,7 +179,7 @@ def _model_folder(model: str) -> Path:
 
 
 class _ProgressLines:
-    """TensorRT's phases: overwritten on a terminal, a line each where their size is known elsewhere."""
+    """Shows TensorRT's phases: overwritten in place on a terminal, elsewhere one line each if their size is known."""
 
     def __init__(self):
         self.phase = ""

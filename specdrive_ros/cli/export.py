@@ -1,4 +1,4 @@
-"""`specdrive export MODEL DIR`: the ONNX graphs of a checkpoint or a draft, compared with PyTorch before they count."""
+"""`specdrive export MODEL DIR`: the ONNX graphs of a checkpoint or a draft, compared with PyTorch."""
 
 import sys
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
@@ -81,7 +81,7 @@ def _export_target(args: Namespace) -> list["Comparison"]:
 
 
 def _enough_memory(checkpoint: Path) -> bool:
-    """Whether a comparison fits this machine; says so where it does not."""
+    """Whether a comparison fits in this machine's memory; prints a message if not."""
     from specdrive_ros.runtime.weights_file import available_bytes, comparison_bytes
 
     needed, free = comparison_bytes(checkpoint), available_bytes()
@@ -101,7 +101,7 @@ def _export_draft(args: Namespace) -> list["Comparison"]:
 
 
 def _write_variant(args: Namespace) -> int:
-    """Graphs in another precision, and what they cost in accuracy on cycles of the embedded world."""
+    """Writes graphs in another precision, and measures their cost in accuracy on cycles of the embedded world."""
     from specdrive_ros.cli.progress import progress
     from specdrive_ros.errors import InputError
     from specdrive_ros.model_settings import find_model
@@ -125,7 +125,7 @@ def _write_variant(args: Namespace) -> int:
 def variant_accuracy(
     settings: "ModelSettings", folder: Path, precision: str, cycles: int, on_cycle: Callable[[], None]
 ) -> "VariantAccuracy":
-    """fp16 and bf16 are emulated: rounded where the graphs round, computed in fp32."""
+    """Accuracy of a precision; fp16 and bf16 are emulated: rounded where the graphs round, computed in fp32."""
     from contextlib import nullcontext
 
     from specdrive_ros.cycle import Planner
@@ -151,7 +151,7 @@ def document_of(folder: Path, comparisons: list["Comparison"]) -> dict:
 
 
 def graph_sizes(folder: Path) -> dict[str, int]:
-    """Bytes of each file of the graphs."""
+    """Size in bytes of each of the graphs' files."""
     return {path.name: path.stat().st_size for path in sorted(folder.glob("*.onnx*"))}
 
 
@@ -160,7 +160,7 @@ def size_lines(folder: Path) -> list[str]:
 
 
 def lines_of(folder: Path, comparisons: list["Comparison"]) -> list[str]:
-    """A line a graph, then a line an output that was compared."""
+    """One line per graph, then one per output that was compared."""
     return size_lines(folder) + [
         f"ok   {one.output:<18} error {one.error:8.2e}  tolerance {one.tolerance:8.2e}" for one in comparisons
     ]

@@ -1,4 +1,4 @@
-"""`specdrive golden DIR`: this implementation against reference numbers, a line per array."""
+"""`specdrive golden DIR`: compares this implementation with reference numbers, one line per array."""
 
 import math
 from argparse import ArgumentParser, Namespace
@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
 
 
 def document_of(folder: Path, comparisons: list["Comparison"]) -> dict:
-    """An infinite error (another shape, a value that is not finite) has no number in JSON: it is null."""
+    """The result as JSON; an infinite error (another shape, a value that is not finite) is null."""
     return {
         "version": 1,
         "folder": str(folder),
@@ -49,7 +49,7 @@ def document_of(folder: Path, comparisons: list["Comparison"]) -> dict:
 
 
 def lines_of(comparisons: list["Comparison"]) -> list[str]:
-    """A line an array, then how many are over their tolerance."""
+    """One line per array, then how many exceed their tolerance."""
     width, lines = max((len(one.array) for one in comparisons), default=0), []
     for one in comparisons:
         verdict = "ok  " if one.passed else "OVER"

@@ -21,7 +21,7 @@ EXIT_OK, EXIT_FAILED, EXIT_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that reports an error in one line and takes no abbreviated options."""
+    """An argument parser that reports an error in one line and accepts no abbreviated options."""
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, **options)
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 the work failed, 2 wrong input, 130 interrupted."""
+    """Runs one command; returns the exit code: 0 done, 1 the work failed, 2 wrong input, 130 interrupted."""
     argv = sys.argv[1:] if argv is None else argv
     try:
         return run_command(argv)
@@ -47,10 +47,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("specdrive: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of stdout, `head` for one, has seen enough
+    except BrokenPipeError:  # the reader of stdout, for example `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    except OSError as error:  # a full disk, a folder that went away
+    except OSError as error:  # a full disk, or a folder that is gone
         if error.filename is None:
             raise
         print(f"specdrive: error: {error.filename}: {error.strerror}", file=sys.stderr)
@@ -86,12 +86,12 @@ def make_parser(name: str | None, module: ModuleType | None) -> Parser:
 
 
 def is_ours(module: str | None) -> bool:
-    """Whether a module that is missing is a mistake of ours. The messages are made where ROS is, like others'."""
+    """Whether a missing module is our own mistake. The messages do not count: they are generated where ROS is."""
     return module is None or module.split(".")[0] == "specdrive_ros" and module != MESSAGES
 
 
 def remedy(command: str, module: str) -> str:
-    """What makes a missing module be there: ROS, or the requirements that `./specdrive` installs by itself."""
+    """How to get a missing module: ROS, or the requirements that `./specdrive` installs by itself."""
     if module == MESSAGES or module.split(".")[0] in ROS_MODULES:
         return "source a ROS 2 workspace with this package, or run ./specdrive in a checkout"
     extra = COMMANDS[command].extra

@@ -12,7 +12,7 @@ PLAIN_LINE_EVERY_S = 10.0
 
 
 class PlainLines:
-    """The same calls as the bar, printed as a line every ten seconds."""
+    """The same interface as `Bar`, printing a line every ten seconds."""
 
     def __init__(self, name: str, total: int):
         self.name, self.total, self.done, self.started, self.printed = name, total, 0, time.monotonic(), 0.0

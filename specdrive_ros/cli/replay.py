@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Raises InputError before any planning when a bag or a topic is wrong, or when no plan was possible."""
+    """Raises InputError before any planning if a bag or a topic is wrong, and after it if no plan was possible."""
     from specdrive_ros.cycle import Planner
 
     def load_planner():
@@ -91,7 +91,7 @@ def replay_all(args: Namespace, load_planner) -> int:
 
 
 def parse_cameras(pairs: list[str], cameras: tuple[str, ...]) -> dict[str, str]:
-    """`TOPIC=NAME` each -> topic: name; the name may be left out where the model has one camera."""
+    """`TOPIC=NAME` each -> {topic: name}; the name may be left out if the model has one camera."""
     given = {}
     for pair in pairs:
         topic, sign, name = pair.rpartition("=")
@@ -122,7 +122,7 @@ def replay_with_progress(bags, sources, planner, options, recording_path: Path) 
 
 
 def print_result(summary: dict, out: Path, stream) -> None:
-    """Notes, then the errors per horizon beside those of constant velocity, then where the files are."""
+    """Prints notes, then the errors per horizon beside those of constant velocity, then where the files are."""
     for note in summary["notes"]:
         print(f"note: {note}", file=stream)
     cycles, trajectory = summary["cycles"], summary["trajectory"]

@@ -1,4 +1,4 @@
-"""`specdrive serve`: the planner for simulators that ask over gRPC. Thin: the work is in `alpasim/`."""
+"""`specdrive serve`: serves the planner to simulators over gRPC. Thin: the work is in `alpasim/`."""
 
 import logging
 import sys
@@ -83,7 +83,7 @@ def check(args: Namespace) -> None:
 
 
 def service_options(args: Namespace):
-    """The service's options. Raises InputError for a camera that is none of the model's, or without the package."""
+    """The service's options. Raises InputError for a camera that the model does not have, or without the package."""
     from specdrive_ros.model_settings import find_model
 
     try:
@@ -100,7 +100,7 @@ def service_options(args: Namespace):
 
 
 def report(service, as_json: bool) -> None:
-    """What was answered, on stdout as JSON or on stderr as a line."""
+    """Prints what was answered, as JSON on stdout or as a line on stderr."""
     totals = {"version": 1, "answers": dict(service.totals), "refused": dict(service.refused)}
     if as_json:
         print_json(totals)

@@ -1,4 +1,4 @@
-"""`specdrive test`: passes the tests of a checkout. Arguments go to pytest as they are."""
+"""`specdrive test`: runs the tests of a checkout. Arguments go to pytest unchanged."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from specdrive_ros.errors import InputError
 
 ACCEPTS_UNKNOWN = True
 CHECKOUT = Path(__file__).resolve().parents[2]
-# pytest's exit codes (pytest.ExitCode) in the contract's: 0 passed, 1 failed, 2 wrong arguments.
+# Maps pytest's exit codes (pytest.ExitCode) to the contract's: 0 passed, 1 failed, 2 wrong arguments.
 EXIT_CODES = {0: 0, 1: 1, 2: 130, 3: 1, 4: 2, 5: 2}
 
 
@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Raises InputError where there are no tests: in an installed package."""
+    """Raises InputError if there are no tests, as in an installed package."""
     if not (CHECKOUT / "test").is_dir():
         raise InputError(f"no tests: {CHECKOUT} has no folder test; run ./specdrive test in a checkout")
     done = subprocess.run([sys.executable, "-m", "pytest", *args.unknown], cwd=CHECKOUT)

@@ -1,4 +1,5 @@
-"""`specdrive train target|draft|aarl`: mini from driving scenes (resumable), and the drafts that write ahead for it."""
+"""`specdrive train target|draft|aarl`: trains mini from driving scenes (resumable), and the drafts that write
+ahead."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`specdrive train aarl`: a distilled draft is post-trained by what its words do to the plan (resumable)."""
+"""`specdrive train aarl`: post-trains a distilled draft by what its tokens do to the plan (resumable)."""
 
 from argparse import ArgumentParser, Namespace
 from contextlib import closing
@@ -103,7 +103,7 @@ def run(args: Namespace) -> int:
 
 
 def lines_of(curve: list[dict]) -> list[str]:
-    """What the training changed on validation, and the positions it held."""
+    """What the training changed on validation, and the positions that the anchor held."""
     first, last = curve[0], curve[-1]
     names = ("accepted_length", "first_word", "agreement", "anchor_set", "kl", "kl_all")
     return [f"{name:18s} {first[name]:8.4f} -> {last[name]:8.4f}" for name in names]

@@ -1,4 +1,4 @@
-"""`specdrive train draft`: a routine reasoner for a target: a phrasebook, or a network (resumable)."""
+"""`specdrive train draft`: trains a routine reasoner for a target: a phrasebook, or a network (resumable)."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -112,7 +112,7 @@ def distil(args: Namespace) -> dict:
 
 
 def folders(args: Namespace, checkpoint: Path) -> tuple[Path, Path, Path]:
-    """Of the finished draft, of the run, of the cached states. Runs of different targets never share a folder."""
+    """Folders of the finished draft, the run and the cached states. Runs of different targets never share a folder."""
     from specdrive_ros.draft.registry import draft_path
     from specdrive_ros.draft.target_identity import fingerprint_of
 

@@ -1,5 +1,6 @@
-"""What every training command refuses before it makes a folder: a run that was begun with it would stand in the way of
-the right one. Knows no networks."""
+"""What every training command refuses before it makes a folder: a run begun with it would block the correct one. Knows
+no networks.
+"""
 
 import math
 from argparse import Namespace
@@ -8,7 +9,7 @@ from specdrive_ros.errors import InputError
 
 
 def check_training(args: Namespace, *learning_rates: float) -> None:
-    """args: with `data`, `seed` and `threads`. Raises InputError for what no training can begin with."""
+    """args: has `data`, `seed` and `threads`. Raises InputError for values that no training run can start with."""
     from specdrive_ros.training.scenes import shard_paths
 
     check_rates(*learning_rates)

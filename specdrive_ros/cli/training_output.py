@@ -1,4 +1,4 @@
-"""What a training command shows and keeps of its curves; of several processes only the first one does."""
+"""What a training command shows and keeps of its curves; only the first of several processes does."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,7 +9,7 @@ from specdrive_ros.cli.progress import progress
 
 
 def validation_lines(record: dict) -> list[str]:
-    """The figures of a training record's validation, a line each."""
+    """The figures of a training record's validation, one per line."""
     return [f"{name:28s} {value:.3f}" for name, value in record["validation"].items()]
 
 

@@ -1,4 +1,4 @@
-"""The tokens behind a draft's rows: what it may read of a context, whatever kind it is. NumPy only."""
+"""The tokens after a draft's rows: what any kind of draft may read from a context. NumPy only."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def following_tokens(context: "DraftContext", first: int) -> np.ndarray:
-    """[A] the token behind each accepted row, whose sequence index begins at `first`; the last one is the root."""
+    """[A] the token following each accepted row; the rows begin at sequence index `first`, and the last token is the
+    root. Raises ValueError if rows are missing."""
     sequence = np.concatenate([context.prompt_ids, context.written, [context.newest_token]]).astype(np.int64)
     tokens = sequence[first + 1 : first + 1 + len(context.taps)]
     if len(tokens) != len(context.taps) or not len(tokens) or tokens[-1] != context.newest_token:
@@ -21,7 +22,7 @@ def following_tokens(context: "DraftContext", first: int) -> np.ndarray:
 
 
 def word_places(token_ids: np.ndarray, vocabulary: int) -> np.ndarray:
-    """[vocabulary] place of each of the target's ids among the words a draft has logits for, -1 where it has none."""
+    """[vocabulary] index of each of the target's ids among the tokens a draft has logits for, -1 if it has none."""
     places = np.full(vocabulary, -1)
     places[token_ids] = np.arange(len(token_ids))
     return places

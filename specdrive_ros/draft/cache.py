@@ -1,4 +1,4 @@
-"""A draft's own keys and values: those of true tokens stay, those of a proposal are dropped behind it."""
+"""A draft's own keys and values: those of true tokens stay, those of a proposal are dropped after it."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from specdrive_ros.runtime.networks import KeyValueCache
 
 
 class DraftCache(KeyValueCache):
-    """A cache that makes room when a prompt is longer than it expected."""
+    """A cache that grows if a prompt is longer than expected."""
 
     def __init__(self, config: DraftConfig, capacity: int = 512):
         super().__init__(config.num_hidden_layers, config.num_key_value_heads, config.head_dim, capacity)
@@ -21,5 +21,5 @@ class DraftCache(KeyValueCache):
 
     @property
     def known(self) -> np.ndarray:
-        """[layers, length, 2, H, D]."""
+        """The known rows, [layers, length, 2, H, D]."""
         return self.rows[:, : self.length]

@@ -1,9 +1,9 @@
-"""Carry-over: a driver's thought is mostly that of a tenth of a second ago.
+"""Carry-over: a driver's thought is mostly the same as a tenth of a second ago.
 
-Proposes the rest of the previous cycle's reasoning from where the words written now agree with it. After a changed
-word it goes on behind the place in the old sentence whose beginning is nearest (edit distance of words), as if the
-word had been exchanged; that it was put in or that one was left out are the other branches. (In a routine cycle
-nothing is left to propose: the whole sentence rode along in the prefill, see `cycle.Planner`.)
+Proposes the rest of the previous cycle's reasoning from where the tokens written now agree with it. After a changed
+token it continues after the position in the old reasoning whose beginning is nearest (edit distance of tokens), as if
+the token had been replaced; that one was inserted or left out are the other branches. (In a routine cycle nothing is
+left to propose: the whole reasoning rode along in the prefill, see `cycle.Planner`.)
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ import numpy as np
 from specdrive_ros.decoding.token_tree import TokenTree, merge
 from specdrive_ros.draft.draft import DraftContext
 
-AGREEING, CHANGED = np.log(0.97), np.log(0.85)  # log-probability of a word, while nothing differs and after
-PLACES = 2  # places in the old sentence that are tried
-ANOTHER_PLACE = np.log(0.2)  # what going on at the second of them is worth
+AGREEING, CHANGED = np.log(0.97), np.log(0.85)  # log-probability of a token, while nothing differs and after a change
+PLACES = 2  # positions in the old reasoning that are tried
+ANOTHER_PLACE = np.log(0.2)  # value of continuing at the second of them
 
 
 class Carryover:
-    """Proposes the previous reasoning from the places where it agrees with what is written, as a tree of chains."""
+    """Proposes the previous reasoning from the positions where it agrees with what is written, as a tree of chains."""
 
     name = "carryover"
     reads_taps = False
 
     def begin(self) -> None:
-        """The sentence before comes with the context."""
+        """Nothing to reset: the previous reasoning comes with the context."""
 
     def propose(self, context: DraftContext, nodes: int) -> TokenTree:
         previous = context.previous
@@ -38,10 +38,11 @@ class Carryover:
 
 
 def places(written: Sequence[int], previous: Sequence[int]) -> list[tuple[int, int]]:
-    """(place in `previous` to go on at, edits up to there), the likeliest first; the exact place alone if there is one.
+    """(position in `previous` to continue at, edits up to there), likeliest first; only the exact position if there is
+    one.
 
-    A place is likelier the fewer edits (Levenshtein) its beginning is away from the words written; of equal ones that
-    with the longer common end, then that of equal length.
+    A position is likelier the fewer edits (Levenshtein) separate its beginning from the tokens written; among equal
+    ones, those with the longer common end first, then the one of nearest length.
     """
     if tuple(written) == tuple(previous[: len(written)]):
         return [(len(written), 0)] if len(written) < len(previous) else []

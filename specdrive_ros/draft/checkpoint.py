@@ -1,7 +1,7 @@
-"""Weights of a draft: both public layouts in, ours out, every name accounted for. PyTorch.
+"""Weights of a draft: reads both public layouts, writes ours, every name accounted for. PyTorch.
 
-speculators calls the layer of EAGLE-3 `layers.0`, SafeAILab `midlayer`. Copies of what belongs to the target
-(embedding, head, final norm) may lie in a file and are left there: a draft reads the target's own.
+speculators calls the layer of EAGLE-3 `layers.0`, SafeAILab `midlayer`. Copies of the target's weights (embedding,
+head, final norm) may be in a file and are ignored: a draft reads the target's own.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def new_draft(config: Eagle3Config | DFlashConfig) -> Eagle3 | DFlash:
 
 
 def outline_draft(config: Eagle3Config | DFlashConfig) -> Eagle3 | DFlash:
-    """A draft without numbers, on the meta device."""
+    """A draft without weights, on the meta device."""
     with torch.device("meta"):
         return new_draft(config).eval()
 
@@ -37,7 +37,7 @@ def outline_draft(config: Eagle3Config | DFlashConfig) -> Eagle3 | DFlash:
 def load_draft_network(
     folder: str | Path, text: TextConfig, *, dtype: torch.dtype | None = torch.float32
 ) -> Eagle3 | DFlash:
-    """The network of a draft folder for a target of these sizes. `dtype` None keeps that of the file."""
+    """The network of a draft folder for a target of these sizes, checked. `dtype` None keeps the file's."""
     config = read_draft_config(folder, text)
     draft = outline_draft(config)
     weights = published_names(read_weights(Path(folder)), config)
@@ -66,7 +66,7 @@ def published_names(weights: dict[str, T], config: Eagle3Config | DFlashConfig) 
 
 
 def check_vocabulary(d2t: Tensor, t2d: Tensor, where: str) -> None:
-    """The two maps of the reduced vocabulary must tell the same words."""
+    """Raises `InputError` unless both maps of the reduced vocabulary describe the same tokens."""
     ids = torch.arange(len(d2t)) + d2t
     said = torch.zeros_like(t2d, dtype=torch.bool)
     if int(ids.min()) >= 0 and int(ids.max()) < len(t2d):
@@ -76,7 +76,7 @@ def check_vocabulary(d2t: Tensor, t2d: Tensor, where: str) -> None:
 
 
 def save_draft(draft: Eagle3 | DFlash, folder: str | Path) -> Path:
-    """Write `config.json` and `model.safetensors` in the public layout of the kind."""
+    """Writes `config.json` and `model.safetensors` in the public layout of the kind."""
     write_draft_config(folder, draft.config, str(draft.fc.weight.dtype).removeprefix("torch."))
     path = Path(folder) / WEIGHTS
     weights = {name: value.detach().cpu().contiguous() for name, value in draft.state_dict().items()}

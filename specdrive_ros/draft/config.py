@@ -1,4 +1,4 @@
-"""What a draft is made of and which target it was made for. Checked when made; knows neither torch nor files."""
+"""Structure of a draft and the target it was made for. Checked when made; knows neither torch nor files."""
 
 from dataclasses import dataclass
 from math import inf
@@ -11,12 +11,12 @@ from specdrive_ros.target.config import TextConfig, require
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
-    """Sizes of the draft's layers and what they read of the target.
+    """Sizes of the draft's layers, and what they read from the target.
 
-    hidden_size, vocab_size, target_layers: the target's, whose hidden states, embeddings and words a draft reads
+    hidden_size, vocab_size, target_layers: the target's, whose hidden states, embeddings and vocabulary a draft uses
     tap_layers:    hidden states it reads, by the convention of `taps.py`
-    rope:          `flat` or `mirror`; mrope_section is the target's and only needed to mirror it
-    target:        fingerprint of the target it was trained on, "" where a public file does not say
+    rope:          `flat` or `mirror`; mrope_section is the target's and only needed for `mirror`
+    target:        fingerprint of the target it was trained on, "" if a public file does not say
     """
 
     kind: ClassVar[str]
@@ -66,14 +66,14 @@ class DraftConfig:
 
     @property
     def groups(self) -> int:
-        """Query heads that share a key-value head."""
+        """Number of query heads that share a key-value head."""
         return self.num_attention_heads // self.num_key_value_heads
 
     def make_rope(self) -> DraftRope:
         return DraftRope(self.rope, self.head_dim, self.rope_theta, self.mrope_section)
 
     def check_target(self, text: TextConfig, where: str) -> None:
-        """Raise `InputError` unless the draft was made for a target of these sizes."""
+        """Raises `InputError` unless the draft was made for a target of these sizes."""
         for what, ours, theirs in (
             ("hidden size", self.hidden_size, text.hidden_size),
             ("vocabulary", self.vocab_size, text.vocab_size),
@@ -88,7 +88,7 @@ class DraftConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Eagle3Config(DraftConfig):
-    """EAGLE-3 (arXiv 2503.01840): one layer over embedding and hidden state, words of a reduced vocabulary."""
+    """EAGLE-3 (arXiv 2503.01840): one layer over embedding and hidden state, with a reduced vocabulary."""
 
     kind: ClassVar[str] = "eagle3"
     draft_vocab_size: int

@@ -1,13 +1,13 @@
-"""Converts drafts between the public layouts, so that a draft made here is read elsewhere and vice versa. PyTorch.
+"""Converts drafts between the public layouts, so that a draft made here can be read elsewhere and vice versa. PyTorch.
 
-| layout | who reads it |
+| layout | read by |
 |---|---|
-| published | the kind's own repository: SafeAILab's EAGLE-3, z-lab's DFlash; it is what `train draft` writes |
+| published | the kind's own repository: SafeAILab's EAGLE-3, z-lab's DFlash; `train draft` writes it |
 | speculators | speculators and what is built on it |
 
-Numbers stay as they are, in their own type. What is ours alone (rotary setting, taps, target) goes into a section
-`specdrive` that others ignore; where they would then compute something else, `caveats` says so. Which keys of its
-config speculators needs was found by removing each (version 0.9.0).
+Weights keep their values and type. Our own settings (rotary setting, taps, target) go into a section `specdrive` that
+others ignore; if they would then compute something else, `caveats` says so. Which keys of its config speculators needs
+was found by removing each (version 0.9.0).
 """
 
 import json
@@ -31,10 +31,10 @@ ARCHITECTURES = {"eagle3": "Eagle3Speculator", "dflash": "DFlashDraftModel"}
 
 
 def convert_draft(folder: Path, out: Path, text: TextConfig, layout: str, verifier: str) -> list[str]:
-    """Write the draft in `folder` to `out`. Returns what other programs will do otherwise, a sentence each.
+    """Writes the draft in `folder` to `out`. Returns what other programs will do differently, one sentence each.
 
     text: the language model of the draft's target. verifier: the target's name, for programs that look it up.
-    Raises InputError for a draft that is not whole, is another target's, or that the layout has no words for.
+    Raises InputError for a draft that is incomplete, belongs to another target, or cannot be expressed in the layout.
     """
     if out.resolve() == folder.resolve():
         raise InputError(f"{out}: is the draft itself; name another folder to write to")
@@ -47,7 +47,7 @@ def convert_draft(folder: Path, out: Path, text: TextConfig, layout: str, verifi
 
 
 def caveats(config: Eagle3Config | DFlashConfig, text: TextConfig, layout: str) -> list[str]:
-    """What a public layout cannot say of a draft and a reader of it will therefore take for granted."""
+    """What a public layout cannot say about a draft, so that its readers will assume something else."""
     found = []
     if config.rope != "flat":
         found.append(f"rope {config.rope}: other programs give each row one index, as if it were flat")
@@ -71,7 +71,7 @@ def _save_speculators(
 
 
 def speculators_config(config: Eagle3Config | DFlashConfig, weight: Tensor, verifier: str) -> dict:
-    """weight: any, for the type of the numbers."""
+    """weight: any of the draft's, for its dtype."""
     sizes, dtype = sizes_as_json(config), str(weight.dtype).removeprefix("torch.")
     own, theta = sizes.pop("specdrive"), sizes.pop("rope_theta")
     eagle3 = isinstance(config, Eagle3Config)
@@ -114,7 +114,7 @@ def _of_dflash(config: DFlashConfig) -> dict:
 
 
 def _how_it_proposes(config: Eagle3Config | DFlashConfig, verifier: str) -> dict:
-    """A chain, checked greedily: three words of EAGLE-3 (speculators' own default), a whole block of DFlash."""
+    """A chain, verified greedily: three tokens for EAGLE-3 (speculators' own default), a whole block for DFlash."""
     ahead = config.block_size - 1 if isinstance(config, DFlashConfig) else 3
     greedy = {"proposal_type": "greedy", "speculative_tokens": ahead, "verifier_accept_k": 1, "accept_tolerance": 0.0}
     return {

@@ -1,7 +1,7 @@
-"""DFlash as a routine reasoner: one pass fills a block of mask tokens behind the newest token.
+"""DFlash as a routine reasoner: one pass fills a block of mask tokens after the newest token.
 
 The target's states of accepted tokens become keys and values once and stay; a block's own are never kept. Slot 0
-stands at the newest token's place, its output is not used. Knows no runtime.
+stands for the newest token, and its output is not used. Knows no runtime.
 """
 
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ from specdrive_ros.runtime.draft_networks import DFlashNetworks, Embed
 if TYPE_CHECKING:
     from specdrive_ros.draft.draft import DraftContext
 
-BRANCHES = 4  # words tried for a slot
+BRANCHES = 4  # tokens tried per slot
 
 
 class DFlashDraft:
-    """block_size: the one it was trained with unless another is given; end_token: of the target, ends a reasoning:
-    nothing is proposed behind it; select: the draft's taps out of the target's; cache: where the networks want it
-    elsewhere than in the host's memory."""
+    """block_size: the one it was trained with unless another is given; end_token: the target's token that ends a
+    reasoning, after which nothing is proposed; select: picks the draft's taps from the target's; cache: given if the
+    networks want it elsewhere than in host memory."""
 
     name = "dflash"
 
@@ -41,11 +41,12 @@ class DFlashDraft:
         self.slots = np.zeros((0, len(networks.token_ids)), np.float32)  # log-probabilities of the newest block
 
     def begin(self) -> None:
-        """A new prompt: nothing is known."""
+        """Starts a new prompt: nothing is known."""
         self.cache.truncate(0)
 
     def propose(self, context: "DraftContext", nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A chain: tokens [n], parents [n] (-1: behind the newest token) and log-probabilities [n], n <= nodes."""
+        """A chain: tokens [n], parents [n] (-1: follows the newest token) and path log-probabilities [n], n <=
+        nodes."""
         log_probs = log_softmax(self.block_logits(context)[1 : nodes + 1])
         words = log_probs.argmax(-1)
         if ends := np.flatnonzero(words == self.end).tolist():
@@ -54,13 +55,14 @@ class DFlashDraft:
         return self.networks.token_ids[words], count - 1, np.cumsum(log_probs[count, words])
 
     def tree(self, context: "DraftContext", nodes: int) -> TokenTree:
-        """The likeliest tree: where a slot hesitates, its next words branch off, and the block goes on below each."""
+        """The likeliest tree: where a slot is unsure, its next choices branch off, and the block continues below
+        each."""
         self.slots = log_softmax(self.block_logits(context)[1:])
         words, parents, log_probs = best_of_slots(self.slots, nodes, BRANCHES, self.end)
         return TokenTree(self.networks.token_ids[words], parents, log_probs)
 
     def edges(self, tree: TokenTree) -> np.ndarray:
-        """[n] log-probability of each node at its place, NaN beyond the block and for words the draft has not."""
+        """[n] log-probability of each node at its depth, NaN beyond the block and for tokens the draft lacks."""
         depths, words = tree.depths, self.words[tree.tokens]
         known = (depths <= len(self.slots)) & (words >= 0)
         found = np.full(len(tree), np.nan)
@@ -68,7 +70,7 @@ class DFlashDraft:
         return found
 
     def block_logits(self, context: "DraftContext") -> np.ndarray:
-        """[block, words], slot 0 included."""
+        """Logits [block, words], slot 0 included."""
         self.take_up(context)
         ids = np.full(self.block_size, self.config.mask_token_id)
         ids[0] = context.newest_token
@@ -77,7 +79,7 @@ class DFlashDraft:
 
     def take_up(self, context: "DraftContext") -> None:
         first = self.cache.length
-        following_tokens(context, first)  # raises where rows are missing
+        following_tokens(context, first)  # raises if rows are missing
         tables = self.rope.tables(self.rope.rows(first, context.positions))
         self.networks.inject(self.select(context.taps), *tables, self.cache.reserve(len(context.taps)))
         self.cache.advance(len(context.taps))

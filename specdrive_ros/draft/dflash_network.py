@@ -1,8 +1,8 @@
 """DFlash in PyTorch, under the parameter names of the public checkpoints (z-lab/dflash).
 
-The target's tapped states are fused once and injected into every layer as keys and values; a block (the newest
-token, then masks) asks them and itself, both ways, and every mask becomes a word in one pass. Embedding and output
-head are the target's. Knows no cache and no round.
+The target's tapped states are fused once and injected into every layer as keys and values; a block (the newest token,
+then masks) attends to them and to itself in both directions, and every mask becomes a token in one pass. Embedding and
+output head are the target's. Knows no cache and no decoding loop.
 """
 
 import torch
@@ -24,7 +24,7 @@ class DFlashLayer(nn.Module):
         self.mlp = Mlp(config)
 
     def forward(self, hidden: Tensor, rotary: Rotary, context: Tensor, mask: Tensor | None) -> Tensor:
-        """hidden [..., T, E]; context rows [..., S, 2, H, D]; additive mask [..., T, S + T]."""
+        """hidden [..., T, E]; context rows [..., S, 2, H, D]; additive mask [..., T, S + T] -> [..., T, E]."""
         attention, normed = self.self_attn, self.input_layernorm(hidden)
         rows = torch.cat([context, attention.rows(normed, rotary)], -4)
         hidden = hidden + attention.mix(attention.queries(normed, rotary), rows, mask)
@@ -48,7 +48,7 @@ class DFlash(nn.Module):
         return self.hidden_norm(self.fc(taps))
 
     def context_rows(self, taps: Tensor, rotary: Rotary) -> list[Tensor]:
-        """What each layer keeps of A tokens of the target: [..., A, 2, H, D], no layer norm before."""
+        """Rows that each layer keeps for A tokens of the target: [..., A, 2, H, D], without a layer norm before."""
         fused = self.fuse(taps)
         return [layer.self_attn.rows(fused, rotary) for layer in self.layers]
 
@@ -62,7 +62,7 @@ class DFlash(nn.Module):
     def layer_outputs(
         self, embeddings: Tensor, rotary: Rotary, context: list[Tensor], mask: Tensor | None = None
     ) -> list[Tensor]:
-        """As `forward`, but what every layer puts out, before `norm`."""
+        """As `forward`, but the output of every layer, before `norm`."""
         outputs = [embeddings]
         for layer, rows in zip(self.layers, context, strict=True):
             outputs.append(layer(outputs[-1], rotary, rows, mask))

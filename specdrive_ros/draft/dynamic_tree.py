@@ -1,8 +1,8 @@
 """The dynamic tree of EAGLE-2 and EAGLE-3 (arXiv 2406.16858, 2503.01840): grow wide, keep the likeliest.
 
-Level by level the K likeliest beams get K children each; in the end the best of all candidates by the
-log-probability of their path are kept. A path's log-probability never rises with its length, so every kept
-node's parent is kept, too. With K = 1 this is a chain. NumPy; knows no network.
+At each level, the K likeliest beams get K children each; at the end, the best of all candidates by path
+log-probability are kept. A path's log-probability never increases with its length, so the parent of every kept node is
+kept, too. With K = 1 this is a chain. NumPy; knows no network.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-# (tokens [K] of the draft's vocabulary, parents [K] among the level before) -> log-probabilities [K, words]
+# (tokens [K] of the draft's vocabulary, parents [K] in the previous level) -> log-probabilities [K, words]
 Expand = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """In the order they were made. tokens [M] of the draft's vocabulary; parents [M] candidates, -1 the root;
+    """In order of creation. tokens [M] of the draft's vocabulary; parents [M] index of a candidate, -1 the root;
     scores [M] log-probability of the path."""
 
     tokens: np.ndarray
@@ -25,8 +25,9 @@ class Candidates:
     scores: np.ndarray
 
     def best(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The `count` likeliest, still in the order they were made: chosen candidates, tokens, parents among the
-        chosen (-1 the root), scores. Of equal ones the earlier, so that a parent goes before its child."""
+        """The `count` likeliest, still in order of creation: indices of the chosen candidates, tokens, parents among
+        the chosen (-1 the root), scores. Of equal ones the earlier is preferred, so that a parent comes before its
+        child."""
         chosen = np.sort(np.argsort(-self.scores, kind="stable")[:count])
         place = np.full(len(self.scores) + 1, -1)
         place[chosen] = np.arange(len(chosen))
@@ -36,8 +37,8 @@ class Candidates:
 def grow(
     first: np.ndarray, expand: Expand, depth: int, top_k: int, least: float = -np.inf, end: int = -1
 ) -> Candidates:
-    """first [words]: log-probabilities behind the root. `depth` times the beams are expanded: depth + 1 levels; fewer
-    once no beam's path has a log-probability of `least`, or all of them end with the word `end`."""
+    """first [words]: log-probabilities after the root. The beams are expanded `depth` times, giving depth + 1 levels;
+    fewer if no beam's path reaches the log-probability `least`, or all of them end with the token `end`."""
     beams = likeliest(first, top_k)
     tokens, parents, scores = [beams], [np.full(len(beams), -1)], [first[beams]]
     level, beam_candidates, beam_scores = np.zeros(len(beams), np.int64), np.arange(len(beams)), first[beams]
@@ -65,11 +66,11 @@ def grow(
 def best_of_slots(
     slots: np.ndarray, nodes: int, top_k: int, end: int = -1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The likeliest tree of `nodes` nodes where every place is guessed by itself, whatever stands before it.
+    """The likeliest tree of `nodes` nodes if every position is predicted independently of what precedes it.
 
-    slots [D, words]: log-probabilities of the words at each depth, of which the `top_k` likeliest are tried; no path
-    goes on behind the word `end`. Returns words, parents (-1 the root) and log-probabilities of the paths, the
-    likeliest node first.
+    slots [D, words]: log-probabilities at each depth, of which the `top_k` likeliest are tried; no path continues
+    after the token `end`. Returns tokens, parents (-1 the root) and log-probabilities of the paths, likeliest node
+    first.
     """
     choices = [likeliest(row, top_k) for row in slots]
     words, parents, scores = [], [], []
@@ -91,7 +92,7 @@ def best_of_slots(
 
 
 def likeliest(values: np.ndarray, count: int) -> np.ndarray:
-    """Places of the `count` largest, the largest first."""
+    """Indices of the `count` largest values, largest first."""
     if count == 1:
         return np.array([int(np.argmax(values))])
     count = min(count, len(values))

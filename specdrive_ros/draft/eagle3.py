@@ -1,8 +1,7 @@
-"""EAGLE-3 as a routine reasoner: a chain or a dynamic tree of proposals, and its own keys and values.
+"""EAGLE-3 as a routine reasoner: proposes a chain or a dynamic tree, and keeps its own keys and values.
 
-Each proposal first takes up the target's states of the tokens accepted since the last one (their rows replace
-whatever the draft had guessed), then runs ahead on its own output. Knows no runtime: `networks` may be PyTorch
-or ONNX Runtime.
+Each proposal first takes in the target's states of the tokens accepted since the last one (their rows replace what the
+draft had guessed), then runs ahead on its own output. Knows no runtime: `networks` may be any of them.
 """
 
 from typing import TYPE_CHECKING
@@ -20,15 +19,14 @@ from specdrive_ros.runtime.draft_networks import Eagle3Networks, Embed
 if TYPE_CHECKING:
     from specdrive_ros.draft.draft import DraftContext
 
-DEPTH, TOP_K = 7, 10  # published, with 60 nodes; narrow and cheap wins on a CPU
+DEPTH, TOP_K = 7, 10  # published, with 60 nodes; on a CPU narrow and cheap is better
 
 
 class Eagle3Draft:
-    """depth: expansions behind the first level, so depth + 1 levels; top_k: beams and children; 1 is a chain;
-    least: log-probability of a path under which running further ahead does not pay;
-    end_token: of the target, ends a reasoning: the draft does not run ahead behind it;
-    select: the draft's taps out of the target's;
-    cache: where the networks want it elsewhere than in the host's memory."""
+    """depth: expansions after the first level, so depth + 1 levels; top_k: number of beams and of children; 1 is a
+    chain; least: log-probability of a path below which running further ahead does not pay; end_token: the target's
+    token that ends a reasoning, after which the draft does not run ahead; select: picks the draft's taps from the
+    target's; cache: given if the networks want it elsewhere than in host memory."""
 
     name = "eagle3"
 
@@ -41,21 +39,22 @@ class Eagle3Draft:
         self.depth, self.top_k, self.least = depth, top_k, least
         self.words = word_places(networks.token_ids, self.config.vocab_size)
         self.end = -1 if end_token is None else int(self.words[end_token])
-        self.behind: dict[tuple[int, ...], np.ndarray] = {}  # words of a path -> log-probabilities of the next word
+        self.behind: dict[tuple[int, ...], np.ndarray] = {}  # path -> log-probabilities of its next token
         self.select = select or TapSelection.everything()
         self.rope, self.cache = self.config.make_rope(), cache or DraftCache(self.config)
 
     def begin(self) -> None:
-        """A new prompt: nothing is known."""
+        """Starts a new prompt: nothing is known."""
         self.cache.truncate(0)
 
     def propose(self, context: "DraftContext", nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens [n], parents [n] (-1: behind the newest token) and log-probabilities [n] of the paths, n <= nodes."""
+        """Tokens [n], parents [n] (-1: follows the newest token) and log-probabilities [n] of the paths, n <=
+        nodes."""
         _, tokens, parents, scores = self.candidates(context, nodes).best(nodes)
         return self.networks.token_ids[tokens], parents, scores
 
     def candidates(self, context: "DraftContext", nodes: int) -> Candidates:
-        """Everything the tree was chosen from; the cache is then that of the true tokens again."""
+        """All candidates the tree is chosen from; afterwards the cache holds only true tokens again."""
         hidden, logits = self.take_up(context)
         true_rows, first = self.cache.length, log_softmax(logits[0])
         ahead, self.behind = _Ahead(self, hidden, context.rope_delta), {(): first}
@@ -69,7 +68,7 @@ class Eagle3Draft:
         return TokenTree(*self.propose(context, nodes))
 
     def edges(self, tree: TokenTree) -> np.ndarray:
-        """[n] log-probability of each node behind its parent, NaN where the draft did not run ahead there."""
+        """[n] log-probability of each node given its parent, NaN where the draft did not run ahead."""
         found, paths = np.full(len(tree), np.nan), {-1: ()}
         for node, (token, parent) in enumerate(zip(tree.tokens.tolist(), tree.parents.tolist())):
             word, path = int(self.words[token]), paths.get(parent)
@@ -81,7 +80,7 @@ class Eagle3Draft:
         return found
 
     def take_up(self, context: "DraftContext") -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the accepted tokens -> hidden [1, E] and logits [1, words] behind the newest token."""
+        """Takes in the rows of the accepted tokens -> hidden [1, E] and logits [1, words] after the newest token."""
         first = self.cache.length
         embeddings = self.embed(following_tokens(context, first))
         tables = self.rope.tables(self.rope.rows(first, context.positions))
@@ -97,7 +96,7 @@ class _Ahead:
     def __init__(self, draft: Eagle3Draft, hidden: np.ndarray, rope_delta: int):
         self.draft, self.hidden, self.rope_delta = draft, hidden, rope_delta
         self.true_rows, self.level = draft.cache.length, 0
-        self.ancestors = np.zeros((1, 0), bool)  # [beams of the level before, rows made ahead]
+        self.ancestors = np.zeros((1, 0), bool)  # [beams of the previous level, rows made ahead]
         self.paths: list[tuple[int, ...]] = [()]
 
     def expand(self, tokens: np.ndarray, parents: np.ndarray) -> np.ndarray:

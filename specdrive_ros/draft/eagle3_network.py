@@ -1,8 +1,8 @@
 """EAGLE-3 in PyTorch, under the parameter names of the public checkpoints (SafeAILab/EAGLE).
 
-Row t joins the target's state of token t with the embedding of token t + 1 and foretells token t + 2. States the
-target has tapped are fused by `fc`; further ahead the layer's own output takes their place. Every runtime, the
-training and the reference numbers go through the passes here; knows no tree and no cache (arXiv 2503.01840).
+Row t joins the target's state of token t with the embedding of token t + 1 and predicts token t + 2. States tapped
+from the target are fused by `fc`; further ahead the layer's own output takes their place. Every runtime, the training
+and the reference numbers use the passes here; knows no tree and no cache (arXiv 2503.01840).
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from specdrive_ros.draft.layers import Attention, Mlp, RmsNorm, Rotary
 
 
 class Eagle3Layer(nn.Module):
-    """One decoder layer whose attention reads embedding and hidden state side by side."""
+    """One decoder layer whose attention input is embedding and hidden state concatenated."""
 
     def __init__(self, config: Eagle3Config):
         super().__init__()
@@ -25,17 +25,17 @@ class Eagle3Layer(nn.Module):
         self.mlp = Mlp(config)
 
     def joined(self, embeddings: Tensor, hidden: Tensor) -> Tensor:
-        """[..., T, E] both -> [..., T, 2E]."""
+        """[..., T, E] each -> [..., T, 2E]."""
         return torch.cat([self.input_layernorm(embeddings), self.hidden_norm(hidden)], -1)
 
     def finish(self, hidden: Tensor, attended: Tensor) -> Tensor:
-        """The residual is the hidden state before its norm."""
+        """Adds attention and MLP; the residual is the hidden state before its norm."""
         hidden = hidden + attended
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
 
 class Eagle3(nn.Module):
-    """d2t [draft words] int64: target id = draft id + d2t; t2d [vocabulary] bool: words the draft can say."""
+    """d2t [draft words] int64: target id = draft id + d2t; t2d [vocabulary] bool: tokens in the draft's vocabulary."""
 
     def __init__(self, config: Eagle3Config):
         super().__init__()
@@ -49,18 +49,18 @@ class Eagle3(nn.Module):
         self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
 
     def set_vocabulary(self, token_ids: np.ndarray) -> None:
-        """The words the draft can say: ascending ids of the target."""
+        """Sets the draft's vocabulary: ascending ids of the target."""
         ids = torch.as_tensor(np.asarray(token_ids, np.int64))
         self.d2t.copy_(ids - torch.arange(len(ids)))
         self.t2d.zero_()[ids] = True
 
     @property
     def token_ids(self) -> Tensor:
-        """[draft words] ids of the target."""
+        """[draft words] target ids of the draft's vocabulary."""
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[..., E] as a pass leaves it -> [..., draft words]."""
+        """[..., E] output of a pass -> [..., draft words]."""
         return self.lm_head(self.norm(hidden))
 
     def forward(
@@ -75,9 +75,9 @@ class Eagle3(nn.Module):
         return self.midlayer.finish(hidden, attended), new
 
     def newest(self, embeddings: Tensor, taps: Tensor, rotary: Rotary, past: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes up T true tokens, without a batch axis: all of them leave their rows, only the last one asks.
+        """Takes in T true tokens, without a batch axis: all of them leave their rows, only the last one is a query.
 
-        taps [T, taps * E]. Returns hidden [1, E] of the last row and new rows [T, 2, H, D].
+        embeddings [T, E]; taps [T, taps * E]. Returns hidden [1, E] of the last row and new rows [T, 2, H, D].
         """
         attention, hidden = self.midlayer.self_attn, self.fc(taps)
         joined, last = self.midlayer.joined(embeddings, hidden), tuple(table[-1:] for table in rotary)

@@ -1,8 +1,8 @@
-"""Building blocks of the drafts in PyTorch, with and without a batch axis in front.
+"""Building blocks of the drafts in PyTorch, with and without a leading batch axis.
 
-Keys and values have the layout of the runtime's cache, so that one body serves training and export. Products that
-read the same input are joined; the exported graph folds the joined weights. Letters:
-T new rows, S rows looked at, Hq/H query and key-value heads, G = Hq/H, D head size, E hidden size.
+Keys and values have the layout of the runtime's cache, so that the same code serves training and export. Products with
+the same input are joined; the exported graph folds the joined weights. Letters: T new rows, S rows attended to, Hq/H
+query and key-value heads, G = Hq/H, D head size, E hidden size.
 """
 
 import torch
@@ -15,7 +15,7 @@ Rotary = tuple[Tensor, Tensor]  # cosines and sines [..., T, D]
 
 
 class RmsNorm(nn.Module):
-    """x over its root mean square (of the last axis), scaled by a learnt weight."""
+    """x divided by its root mean square (over the last axis), scaled by a learnt weight."""
 
     def __init__(self, size: int, eps: float):
         super().__init__()
@@ -41,7 +41,7 @@ class Mlp(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention whose queries and rows are made separately: drafts look at rows that ask nothing."""
+    """Grouped-query attention with queries and rows made separately: drafts attend to rows that are no queries."""
 
     def __init__(self, config: DraftConfig, input_size: int, qk_norm: bool):
         super().__init__()
@@ -57,7 +57,7 @@ class Attention(nn.Module):
             self.k_norm = RmsNorm(config.head_dim, config.rms_norm_eps)
 
     def queries(self, x: Tensor, rotary: Rotary) -> Tensor:
-        """[..., T, input] -> rotated and scaled [..., T, Hq, D]."""
+        """[..., T, input] -> rotated and scaled queries [..., T, Hq, D]."""
         query = self.q_proj(x).unflatten(-1, (-1, self.head_dim))
         return rotate(self.q_norm(query) if self.qk_norm else query, rotary) * self.head_dim**-0.5
 
@@ -68,13 +68,14 @@ class Attention(nn.Module):
         return torch.stack([rotate(self.k_norm(key) if self.qk_norm else key, rotary), value], -3)
 
     def mix(self, query: Tensor, rows: Tensor, mask: Tensor | None = None) -> Tensor:
-        """query [..., T, Hq, D] over rows [..., S, 2, H, D] -> [..., T, E]. mask: [..., T, S], added; None is all."""
+        """query [..., T, Hq, D] over rows [..., S, 2, H, D] -> [..., T, E]. mask: [..., T, S], additive; None sees
+        all."""
         scores = self.scores(query, rows)
         weights = torch.softmax(scores if mask is None else scores + mask.unsqueeze(-3).unsqueeze(-3), -1)
         return self.project(weights @ rows[..., 1, :, :].transpose(-3, -2).unsqueeze(-3))
 
     def scores(self, query: Tensor, rows: Tensor) -> Tensor:
-        """-> [..., H, G, T, S], query head by query head."""
+        """Scores [..., H, G, T, S], grouped by key-value head."""
         query = query.unflatten(-2, (self.heads, self.groups)).movedim(-4, -2)  # [..., H, G, T, D]
         return query @ rows[..., 0, :, :].transpose(-3, -2).unsqueeze(-3).transpose(-2, -1)
 
@@ -84,7 +85,7 @@ class Attention(nn.Module):
 
 
 def rotate(x: Tensor, rotary: Rotary) -> Tensor:
-    """[..., T, heads, D] turned by tables [..., T, D]."""
+    """[..., T, heads, D] rotated by tables [..., T, D]."""
     cos, sin = (table.unsqueeze(-2) for table in rotary)
     low, high = x.chunk(2, -1)
     return x * cos + torch.cat([-high, low], -1) * sin

@@ -1,14 +1,14 @@
-"""`config.json` of a draft: the public layouts in, ours out.
+"""`config.json` of a draft: reads the public layouts, writes ours.
 
-| layout | kind | says |
+| layout | kind | contents |
 |---|---|---|
 | SafeAILab EAGLE | eagle3 | sizes and `draft_vocab_size`; neither target layers nor taps |
 | z-lab DFlash | dflash | sizes, `block_size`, `num_target_layers`, `dflash_config` |
 | speculators | both | `speculators_model_type`, sizes in `transformer_layer_config` |
 
-Ours are the first two with a section `specdrive` more: rotary embedding, taps, target. What a file leaves out is
-never guessed where that would change results in silence; what this implementation does not do is refused by
-name. Knows no weights and no torch.
+Ours are the first two plus a section `specdrive`: rotary embedding, taps, target. What a file leaves out is never
+guessed if that could silently change results; what this implementation does not support is refused by name. Knows no
+weights and no torch.
 """
 
 import json
@@ -31,19 +31,19 @@ _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attentio
 
 
 def read_draft_config(folder: str | Path, text: TextConfig) -> Eagle3Config | DFlashConfig:
-    """The config of a draft folder, checked against the target it is to serve."""
+    """The config of a draft folder, checked against the target it is for. Raises `InputError`."""
     path = Path(folder) / CONFIG
     source = read_json(path, "a draft's config in the layout of EAGLE, DFlash or speculators")
     try:
         config = _config_of(source, text, path)
-    except InputError as error:  # of a value: which file it stands in is known here
+    except InputError as error:  # about a value: only here is it known which file it is in
         raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     config.check_target(text, str(folder))
     return config
 
 
 def layout_of(source: dict) -> str | None:
-    """Whose layout a `config.json` has, by the keys that only theirs has; None where it is no draft's."""
+    """The layout of a `config.json`, by the keys that only it has; None if it is not a draft's."""
     return next((layout for key, layout in LAYOUT_OF_KEY.items() if key in source), None)
 
 
@@ -98,7 +98,7 @@ def _from_speculators(source: dict, text: TextConfig, where: str) -> Eagle3Confi
 
 
 def _eagle3(source: dict, text: TextConfig, where: str, taps: tuple[int, ...], qk_norm: bool) -> Eagle3Config:
-    theta = _theta(source, where, default=10000.0)  # what Llama's configs leave out
+    theta = _theta(source, where, default=10000.0)  # default for what Llama's configs leave out
     return Eagle3Config(
         **_common(source, where, theta, taps, text.num_hidden_layers),
         draft_vocab_size=_whole(source, "draft_vocab_size", where),
@@ -114,7 +114,7 @@ def _dflash(
 
 
 def _common(source: dict, where: str, theta: float, taps: tuple[int, ...], target_layers: int) -> dict:
-    """What both kinds share; a section `specdrive` overrules what the public layout leaves to convention."""
+    """Fields of both kinds; a section `specdrive` overrides what the public layout leaves to convention."""
     for name, needed in (("hidden_act", "silu"), ("attention_bias", False), ("mlp_bias", False)):
         require(source.get(name, needed) == needed, f"{where} {name}", f"must be {needed!r}", source.get(name))
     sizes = {name: _whole(source, name, where) for name in _SIZES}
@@ -151,7 +151,7 @@ def _section(source: dict, name: str, where: str) -> dict:
 
 
 def _layers(source: dict, name: str, where: str, of: str = "layers") -> list[int] | None:
-    """A list of whole numbers, None where it is left out."""
+    """A list of integers, None if it is left out."""
     value = source.get(name)
     whole = isinstance(value, list) and all(type(each) is int for each in value)
     require(value is None or whole, f"{where} {name}", f"must be a list of {of}", value)
@@ -165,7 +165,7 @@ def _whole(source: dict, name: str, where: str) -> int:
 
 
 def write_draft_config(folder: str | Path, config: Eagle3Config | DFlashConfig, dtype: str = "float32") -> None:
-    """Write `config.json` in the public layout of the kind, with the section `specdrive`. dtype: of the weights."""
+    """Writes `config.json` in the public layout of the kind, with the section `specdrive`. dtype: of the weights."""
     content = sizes_as_json(config) | {"torch_dtype": dtype}
     if isinstance(config, Eagle3Config):
         content |= {
@@ -190,7 +190,7 @@ def write_draft_config(folder: str | Path, config: Eagle3Config | DFlashConfig, 
 
 
 def sizes_as_json(config: DraftConfig) -> dict:
-    """What every layout says of a layer, and our section `specdrive`."""
+    """The sizes of a layer that every layout has, and our section `specdrive`."""
     return {
         **{name: getattr(config, name) for name in (*_SIZES, "head_dim", "rope_theta", "rms_norm_eps")},
         "hidden_act": "silu",

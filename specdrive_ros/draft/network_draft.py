@@ -1,7 +1,7 @@
-"""A draft with a network, EAGLE-3 or DFlash, in the shape of every draft: a name of its own, a token tree out.
+"""A draft with a network, EAGLE-3 or DFlash, with the interface of every draft: its own name, a token tree out.
 
-Its name says kind and rotary embedding (`dflash-flat`). Beside proposing it can say how probable it thinks the words of
-others: a company ranks a phrasebook's branches by it. Knows no runtime.
+Its name gives kind and rotary embedding (`dflash-flat`). Besides proposing, it can say how probable it finds the
+tokens of others: a company uses that to rank a phrasebook's branches. Knows no runtime.
 """
 
 from typing import Protocol
@@ -14,7 +14,7 @@ from specdrive_ros.draft.draft import DraftContext
 
 
 class Inner(Protocol):
-    """What `Eagle3Draft` and `DFlashDraft` share."""
+    """What `Eagle3Draft` and `DFlashDraft` have in common."""
 
     config: DraftConfig
 
@@ -28,7 +28,7 @@ class Inner(Protocol):
 
 
 class NetworkDraft:
-    """`inner` as a draft; asked for no nodes it only takes up what was written since."""
+    """`inner` as a draft; asked for no nodes, it only takes in what was written since."""
 
     reads_taps = True
 
@@ -45,6 +45,6 @@ class NetworkDraft:
         return self.inner.tree(context, nodes)
 
     def edges(self, tree: TokenTree) -> np.ndarray:
-        """[n] log-probability of each node of another's tree behind its parent, as of the newest proposal; NaN where
-        the network says nothing of it."""
+        """[n] log-probability of each node of another draft's tree given its parent, as of the latest proposal; NaN
+        where the network gives none."""
         return self.inner.edges(tree)

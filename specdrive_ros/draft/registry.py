@@ -1,4 +1,4 @@
-"""Drafts by name. Imports and loads one only when it is asked for.
+"""Drafts by name. Imports and loads one only when asked for it.
 
 | name | what | where |
 |---|---|---|
@@ -6,7 +6,7 @@
 | phrasebook | a trie of known sentences | `drafts/phrasebook.safetensors` in the model's folder |
 | eagle3-flat, eagle3-mirror, dflash-flat, dflash-mirror | a network | the folder `drafts/NAME` there |
 
-`eagle3` and `dflash` mean the flat ones. `a+b` is a company, the cheap ones first whatever order they are named in;
+`eagle3` and `dflash` mean the flat ones. `a+b` is a company, the cheap ones first whatever the order of the names;
 "none" is plain decoding.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def check_names(spec: str, said_by: str = "--draft") -> tuple[str, ...]:
-    """The drafts of `a+b`, the cheap ones first; () for "none". Raises `InputError` for a name that is none.
+    """The drafts in `a+b`, the cheap ones first; () for "none". Raises `InputError` for an unknown or repeated name.
 
     said_by: where the user wrote it.
     """
@@ -52,24 +52,24 @@ def check_names(spec: str, said_by: str = "--draft") -> tuple[str, ...]:
 
 
 def rope_of(spec: str) -> str | None:
-    """The rotary setting of the networks among `a+b`; None where there is none or they differ."""
+    """The rotary setting of the networks in `a+b`; None if there are none or they differ."""
     ropes = {name.partition("-")[2] for name in check_names(spec) if name in NETWORKS}
     return ropes.pop() if len(ropes) == 1 else None
 
 
 def draft_path(checkpoint: str | Path, name: str) -> Path:
-    """Where a draft of a model lies: a file for the phrasebook, a folder for a network."""
+    """Path of a model's draft: a file for the phrasebook, a folder for a network."""
     return Path(checkpoint) / DRAFTS_FOLDER / (FILE if name == PHRASEBOOK else name)
 
 
 def own_draft(settings: ModelSettings) -> str:
-    """What a model's settings name, as far as its folder has it: the draft unless another is asked for."""
+    """The draft named in a model's settings, as far as its folder has it: used unless another is asked for."""
     check_names(settings.draft, "the model's settings, draft:")
     return available(settings.draft, settings.checkpoint)
 
 
 def available(spec: str, checkpoint: str | Path) -> str:
-    """Of the drafts `a+b` those that a model's folder has; "none" where it has none."""
+    """The drafts of `a+b` that a model's folder has; "none" if it has none of them."""
     names = [name for name in check_names(spec) if name == CARRYOVER or draft_path(checkpoint, name).exists()]
     if missing := set(check_names(spec)) - set(names):
         log.info("%s has no %s in its drafts; the reasoning goes on without", checkpoint, ", ".join(sorted(missing)))
@@ -80,9 +80,9 @@ def load_company(
     spec: str, networks: TargetNetworks, tokenizer: TargetTokenizer, rules: ReasoningRules, costs: PassCosts,
     checkpoint: str | Path | None = None,
 ) -> Company:  # fmt: skip
-    """The drafts of `a+b` for a model. Raises `InputError` for what is missing or was made for another one.
+    """The drafts of `a+b` for a model. Raises `InputError` if one is missing or was made for another model.
 
-    checkpoint: the folder that has `drafts/`; that of the networks where None.
+    checkpoint: the folder that has `drafts/`; None: that of the networks.
     """
     folder = Path(checkpoint or networks.config.folder)
     drafts: list[Draft] = []
@@ -105,7 +105,7 @@ def _plain(name: str, folder: Path, tokenizer: TargetTokenizer) -> Draft:
 def _network(
     name: str, folder: Path, networks: TargetNetworks, rules: ReasoningRules, costs: PassCosts
 ) -> tuple[Draft, AskingCost]:
-    """A network in the shape of every draft, as large as pays, and what asking it costs."""
+    """A network as a draft, in the size that pays off, and the cost of asking it."""
     from specdrive_ros.draft.network_draft import NetworkDraft
     from specdrive_ros.runtime.drafts import asking_cost, load_draft, shape
 

@@ -1,4 +1,4 @@
-"""Where a draft's rows stand: its rotary embedding is a setting, all else about a draft is equal.
+"""Positions of a draft's rows: the rotary embedding is a setting, everything else about a draft stays equal.
 
 `mirror`  the target's own interleaved 3D M-RoPE: an image's rows share a time and count rows and columns.
 `flat`    one index for every row, its place in the sequence, whatever it is (FlatRoPE, arXiv 2606.31160).
@@ -15,7 +15,7 @@ ROPES = ("flat", "mirror")
 
 
 class DraftRope:
-    """Rotary tables [T, head_dim] of rows, by either setting."""
+    """Rotary tables [T, head_dim] of rows, in either setting."""
 
     def __init__(self, rope: str, head_dim: int, theta: float, mrope_section: tuple[int, int, int] | None = None):
         self.mirrors = rope == "mirror"
@@ -24,14 +24,14 @@ class DraftRope:
         self._axes = frequency_axes(mrope_section) if self.mirrors else None
 
     def rows(self, first: int, positions: np.ndarray) -> np.ndarray:
-        """What turns the rows from sequence index `first` on, given where the target sees them, [3, T].
+        """Rotary positions of the rows from sequence index `first` on, given their positions [3, T] in the target.
 
-        Returns [3, T]; flat rows have one number on all three axes.
+        Returns [3, T]; flat rows have the same number on all three axes.
         """
         return positions if self.mirrors else text_positions(first, positions.shape[1], 0)
 
     def beyond(self, first: int, count: int, rope_delta: int) -> np.ndarray:
-        """[3, count] of rows behind the prompt from sequence index `first` on: text on every axis."""
+        """[3, count] positions of rows after the prompt, from sequence index `first` on: text on every axis."""
         return text_positions(first, count, rope_delta if self.mirrors else 0)
 
     def tables(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

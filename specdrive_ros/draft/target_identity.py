@@ -1,7 +1,7 @@
-"""Whose draft it is: a fingerprint of a target's language model, and its output head, without torch.
+"""Which target a draft belongs to: a fingerprint of the target's language model, and its output head, without torch.
 
-The fingerprint is that of the final norm, some hundred numbers that every training step of the language model
-moves and that training the action head alone leaves as they are; a checkpoint of 22 GB need not be read for it.
+The fingerprint is that of the final norm, some hundred values that change with every training step of the language
+model and stay the same when only the action head is trained; a checkpoint of 22 GB need not be read for it.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ OUTPUT_HEAD = "vlm.lm_head.weight"
 
 
 def fingerprint(final_norm: np.ndarray) -> str:
-    """16 hexadecimal digits of the weights [E] of the norm before the output head."""
+    """16 hexadecimal digits, from the weights [E] of the norm before the output head."""
     return hashlib.sha256(np.ascontiguousarray(final_norm, np.float32)).hexdigest()[:16]
 
 
@@ -27,12 +27,12 @@ def fingerprint_of(folder: str | Path) -> str:
 
 
 def output_head(folder: str | Path) -> np.ndarray:
-    """[vocabulary, E]: mapped where the file is float32, else converted."""
+    """[vocabulary, E]: mapped if the file is float32, else converted."""
     return _place(Path(folder), OUTPUT_HEAD).read()
 
 
 def check_fingerprint(config: DraftConfig, found: str, where: str) -> None:
-    """Raise `InputError` where a draft names another target than this one."""
+    """Raises `InputError` if a draft names a target other than this one."""
     if config.target and config.target != found:
         raise InputError(
             f"{where}: was trained on the target {config.target}, this one is {found} (the same sizes, other "

@@ -1,8 +1,8 @@
-"""Which axes of the graphs' inputs vary, and what range of sizes each graph is built for.
+"""Which axes of the graphs' inputs vary, and the range of sizes that each graph is built for.
 
 Letters as in `runtime/bindings.py`: T tokens of a pass, S cached rows, R rows whose logits are wanted, I images,
-P patches of one image, A accepted tokens, B slots of a block, W words. `S+T` is the width of a mask.
-Knows no TensorRT.
+P patches of one image, A accepted tokens, B slots of a block, W words of a draft's vocabulary. `S+T` is the width of a
+mask. Knows no TensorRT.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import SEEN
 
 DRAFT_ENGINE_GRAPHS = ("eagle3_newest", "eagle3_step", "dflash_context", "dflash_block")
-PAST = "past_"  # every input past_0 … past_L-1
+PAST = "past_"  # all inputs past_0 … past_L-1
 
 _TURNED = {"cos": {0: "T"}, "sin": {0: "T"}}
 _MASKED = {"mask": {0: "T", 1: "S+T"}}
@@ -49,13 +49,13 @@ def letters_of(graph: str) -> tuple[str, ...]:
 
 
 def varying_axes(graph: str, name: str) -> dict[int, str]:
-    """Axis -> letter or sum of letters of an input; empty where its shape is fixed."""
+    """Axis -> letter or sum of letters of an input; empty if its shape is fixed."""
     return AXES[graph].get(PAST if name.startswith(PAST) else name, {})
 
 
 @dataclass(frozen=True)
 class Range:
-    """Least, best and largest size of a letter."""
+    """Smallest, best (optimised for) and largest size of a letter."""
 
     least: int
     best: int
@@ -79,9 +79,9 @@ Ranges = dict[str, Range]  # letter -> range: one optimisation profile
 
 
 def profile_shapes(graph: str, name: str, shape: tuple[int, ...], ranges: Ranges) -> tuple[tuple[int, ...], ...]:
-    """Least, best and largest shape of an input whose varying axes are -1 in `shape`; empty for a fixed one.
+    """Smallest, best and largest shape of an input whose varying axes are -1 in `shape`; empty for a fixed one.
 
-    Raises `InputError` where an axis varies that the table does not know.
+    Raises `InputError` if an axis varies that the table does not list.
     """
     if -1 not in shape:
         return ()

@@ -1,6 +1,6 @@
-"""One graph compiled to one engine, with tensorrt or tensorrt_rtx: strongly typed, so that precision is the graph's.
+"""Compiles one graph to one engine, with tensorrt or tensorrt_rtx; strongly typed, so that precision is the graph's.
 
-With tensorrt_rtx the compute capabilities need not be at hand, nor any GPU. Knows no store and no model.
+tensorrt_rtx can build for compute capabilities that are not present, without any GPU. Knows no store and no model.
 """
 
 import logging
@@ -19,13 +19,13 @@ from specdrive_ros.engine.tensorrt import TensorRT, capabilities, first_error, m
 from specdrive_ros.errors import InputError
 
 log = logging.getLogger(__name__)
-Progress = Callable[[str, int, int], None]  # phase, steps done, steps of it
+Progress = Callable[[str, int, int], None]  # phase, steps done, steps in total
 _DTYPES = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "INT64": "int64", "INT32": "int32"}
 
 
 @dataclass(frozen=True)
 class BuiltEngine:
-    """A serialized engine, its inputs and outputs, and how many seconds it took to build."""
+    """A serialized engine, its inputs and outputs, and the seconds it took to build."""
 
     content: bytes
     bindings: tuple[Binding, ...]
@@ -42,9 +42,9 @@ def build_engine(
     timing_cache: Path | None = None,
     on_progress: Progress = lambda phase, done, total: None,
 ) -> BuiltEngine:
-    """Compiles a serialized graph. Raises `WorkFailed` with TensorRT's own reason where it refuses.
+    """Compiles a serialized graph. Raises `WorkFailed` with TensorRT's own reason if it refuses.
 
-    path:         where the graph comes from; files that it refers to lie beside it
+    path:         where the graph comes from; files that it refers to are beside it
     timing_cache: file of measured kernels, read and rewritten; tensorrt_rtx measures none and ignores it.
     """
     begun, trt, errors = time.monotonic(), tensorrt.module, []
@@ -124,7 +124,7 @@ def _tensors(network, mode: str) -> list:
 
 
 def _describe(network, graph: str, profile: BuildProfile) -> tuple[Binding, ...]:
-    """The network's own inputs and outputs, with the shapes each optimisation profile was given."""
+    """The network's own inputs and outputs, with the shapes given to each optimisation profile."""
     bindings = []
     for mode in ("input", "output"):
         for tensor in _tensors(network, mode):
@@ -137,7 +137,7 @@ def _describe(network, graph: str, profile: BuildProfile) -> tuple[Binding, ...]
 
 
 def dtype_name(dtype: object) -> str:
-    """TensorRT's type -> our name of it."""
+    """Our name for a TensorRT type."""
     return _DTYPES.get(dtype.name, dtype.name.lower())
 
 
@@ -148,13 +148,13 @@ def _open_timing_cache(config, path: Path | None):
         content = b""
     cache = config.create_timing_cache(content)
     if cache is None or not config.set_timing_cache(cache, False):
-        cache = config.create_timing_cache(b"")  # of another version or damaged: measured anew
+        cache = config.create_timing_cache(b"")  # of another version or damaged: measure again
         config.set_timing_cache(cache, False)
     return cache
 
 
 def _keep_timing_cache(config, path: Path | None) -> None:
-    """Of use to the next build only: where it cannot be kept, that one measures anew."""
+    """Saves the timing cache; it only helps the next build, so a failure is logged and that build measures again."""
     if path is None:
         return
     try:
@@ -166,8 +166,9 @@ def _keep_timing_cache(config, path: Path | None) -> None:
 
 @contextmanager
 def _cancelled_by_signals() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C came, which takes effect at the end: TensorRT swallows what is raised in a callback of its own
-    and builds on. Elsewhere than in the main thread Python runs no handler."""
+    """Gives a function that tells whether Ctrl-C came; the interrupt takes effect at the end, because TensorRT
+    swallows what is raised in its callbacks and goes on building. Outside the main thread Python runs no handler, so
+    it is never true there."""
     handler, noted = signal.getsignal(signal.SIGINT), []
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -182,7 +183,7 @@ def _cancelled_by_signals() -> Iterator[Callable[[], bool]]:
 
 
 def _monitor(trt, on_progress: Progress, cancelled: Callable[[], bool]):
-    """TensorRT reports phases inside phases; only outer ones are told. It stops building once told so."""
+    """TensorRT reports phases within phases; only outer ones are reported. It stops building once told to."""
 
     class Monitor(trt.IProgressMonitor):
         def __init__(self):

@@ -1,8 +1,8 @@
-"""Engines of a model for a profile: what is wanted, what is there, what has to be built.
+"""Engines of a model for a profile: what is wanted, what exists, what has to be built.
 
-Reads the exported graphs beside the checkpoint; a half precision is written into a graph just before it is compiled,
-so that one export serves every precision; so are the choice of tokens and the mask of a draft's rows. Knows no device
-beyond what `targets` names.
+Reads the exported graphs beside the checkpoint. A half precision is written into a graph just before it is compiled,
+so that one export serves every precision; the choice of tokens and the mask of a draft's rows are added likewise.
+Knows no device beyond what `targets` names.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from specdrive_ros.model_settings import find_model
 from specdrive_ros.runtime.bindings import ADDED, GRAPHS
 
 TIMING_CACHE = "timing.cache"
-COMPILED = ("fp32", "fp8", "int8w", "int4w")  # variants engines are built from; a profile's precision comes on top
+COMPILED = ("fp32", "fp8", "int8w", "int4w")  # variants engines are built from; a precision comes on top
 
 Marks = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True)
 class GraphOutcome:
-    """What became of one graph: `built` or found up to date, and why it had to be built."""
+    """The result for one graph: built or found up to date, and why it had to be built."""
 
     entry: Entry
     built: bool
@@ -40,7 +40,7 @@ class GraphOutcome:
 
 @dataclass(frozen=True)
 class Listener:
-    """Hears of each graph before it is compiled, and of the compiler's progress."""
+    """Called for each graph before it is compiled, and with the compiler's progress."""
 
     on_graph: Callable[[str, str], None] = lambda graph, why: None
     on_progress: Progress = lambda phase, done, total: None
@@ -49,9 +49,9 @@ class Listener:
 def build_model(
     folder: Path, profile: BuildProfile, store: EngineStore, tensorrt: TensorRT, listener: Listener = Listener()
 ) -> list[GraphOutcome]:
-    """Makes sure that `store` has an engine of every graph of the profile that the model has.
+    """Makes sure that `store` has an engine for every graph of the profile that the model has.
 
-    An engine made from something else, or damaged, is built again, or refused where the profile says so
+    An engine made from something else, or a damaged one, is built again, or refused if the profile says so
     (`EngineFault`). Raises `InputError` for a model that is not exported, `WorkFailed` for a graph that does not
     compile.
     """
@@ -64,7 +64,8 @@ def build_model(
 
 
 def build_for_model(model: str, profile: str, say: Callable[[str], None]) -> list[GraphOutcome]:
-    """`engine build` for a model and a profile by name or path, into the default folder; `say` hears of each graph."""
+    """`engine build` for a model and a profile by name or path, into the default folder; `say` gets a line per
+    build."""
     from specdrive_ros.engine.serving import default_engines
 
     chosen, folder = find_profile(profile), find_model(model).checkpoint
@@ -74,7 +75,7 @@ def build_for_model(model: str, profile: str, say: Callable[[str], None]) -> lis
 
 
 def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:
-    """Graphs of the profile for this folder: a target's, or those of the draft that lies there."""
+    """Graphs of the profile that this folder has: a target's, or those of the draft in it."""
     target = (folder / "text.onnx").is_file()
     if target or not any((folder / f"{name}.onnx").is_file() for name in DRAFT_ENGINE_GRAPHS):
         return [name for name in GRAPHS if name in profile.graphs]
@@ -86,7 +87,7 @@ def graphs_of(folder: Path, profile: BuildProfile) -> list[str]:
 
 
 def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: TensorRT) -> EngineIdentity:
-    """What an engine of `graph` has to be made from today."""
+    """The identity that an engine of `graph` built today would have."""
     record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
     if record.variant not in COMPILED:
         raise InputError(
@@ -107,7 +108,7 @@ def wanted_identity(folder: Path, graph: str, profile: BuildProfile, tensorrt: T
 
 
 def target_name(targets: tuple[str, ...]) -> str:
-    """sm_86+sm_89, or name and capability of the GPU at hand. Raises `InputError` where there is none."""
+    """sm_86+sm_89, or name and capability of the present GPU. Raises `InputError` if there is none."""
     if targets == (CURRENT,):
         device = device_at_hand()
         return f"{device.name} sm_{device.capability.replace('.', '')}"
@@ -146,17 +147,17 @@ def _obtain(folder, identity, before: Marks, profile, store, tensorrt, listener)
 
 
 def _marks(folder: Path, graph: str) -> Marks:
-    """Inode, size and time of change of the graph and of every file that may hold its weights. An identity says what
-    they were when they were hashed; these say whether they still are when they have been compiled."""
+    """Inode, size and modification time of the graph and of every file that may hold its weights. An identity says
+    what they were when hashed; these show whether they are still the same after compiling."""
     paths = [folder / f"{graph}.onnx", *folder.glob("*.onnx.data"), *folder.glob("*.safetensors")]
     found = [(path.name, path.stat()) for path in sorted(paths) if path.is_file()]
     return tuple((name, one.st_ino, one.st_size, one.st_mtime_ns) for name, one in found)
 
 
 def graph_to_compile(path: Path, graph: str, precision: str) -> bytes:
-    """The serialized graph in a precision, with what engines have more; data files are referred to as before.
+    """The serialized graph in a precision, with the additions that engines have; data files are referred to as before.
 
-    Raises `InputError` where onnx is needed and not installed.
+    Raises `InputError` if onnx is needed and not installed.
     """
     if precision == "fp32" and graph not in ADDED:
         return path.read_bytes()

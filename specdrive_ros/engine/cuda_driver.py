@@ -1,7 +1,7 @@
-"""The little of CUDA that running engines takes, called in the driver itself (libcuda), which every GPU machine has.
+"""The little of CUDA that running engines needs, called in the driver itself (libcuda), which every GPU machine has.
 
-No package besides: memory on the device and pinned on the host, one stream, copies, CUDA graphs. Everything that
-takes a while is queued on the stream; `synchronize` waits for it. Knows no engines.
+Needs no other package: device memory and pinned host memory, one stream, copies, CUDA graphs. Everything that takes a
+while is queued on the stream; `synchronize` waits for it. Knows no engines.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ from specdrive_ros.errors import InputError, WorkFailed
 LIBRARY = "libcuda.so.1"
 _MAJOR, _MINOR = 75, 76  # device attributes: compute capability
 _ON_DEVICE = 2  # memory type
-_THREAD_LOCAL = 1  # capture mode: other threads' calls do not end a capture
-_NON_BLOCKING = 1  # a stream that does not wait for the default one
+_THREAD_LOCAL = 1  # capture mode: calls from other threads do not end a capture
+_NON_BLOCKING = 1  # the stream does not wait for the default one
 
 
 class CudaError(WorkFailed):
@@ -70,14 +70,14 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """name as the driver gives it, compute capability such as "8.9"."""
+    """name as given by the driver; compute capability such as "8.9"."""
 
     name: str
     capability: str
 
 
 def load_driver(library: str = LIBRARY) -> ctypes.CDLL:
-    """The driver, initialised. Raises `InputError` where there is none or no GPU behind it."""
+    """The driver, initialised. Raises `InputError` if there is no driver or no GPU."""
     try:
         driver = ctypes.CDLL(library)
         for name, arguments in _SIGNATURES.items():
@@ -92,7 +92,7 @@ def load_driver(library: str = LIBRARY) -> ctypes.CDLL:
 
 
 def device_at_hand(library: str = LIBRARY) -> DeviceInfo:
-    """The first GPU. Raises `InputError` where there is none."""
+    """The first GPU. Raises `InputError` if there is none."""
     driver = load_driver(library)
     device, name, major, minor = c_int(), (c_char * 256)(), c_int(), c_int()
     _check(driver, "cuDeviceGet", byref(device), 0)
@@ -111,7 +111,7 @@ def _check(driver: ctypes.CDLL, call: str, *arguments) -> None:
 
 
 class CudaDevice:
-    """The first GPU, with one stream. Addresses are plain numbers. One thread at a time; `use` before a round."""
+    """The first GPU, with one stream. Addresses are plain numbers. One thread at a time; call `use` before a round."""
 
     def __init__(self, library: str = LIBRARY):
         self._driver = load_driver(library)
@@ -124,25 +124,25 @@ class CudaDevice:
         self.stream = stream.value or 0
 
     def use(self) -> None:
-        """Makes this thread work on the device."""
+        """Makes the device current in this thread."""
         self._call("cuCtxSetCurrent", self._context)
 
     def allocate(self, size: int) -> int:
-        """Zeroed memory on the device, aligned to at least 256 bytes."""
+        """Zeroed device memory, aligned to at least 256 bytes."""
         address = c_ulonglong()
         self._call("cuMemAlloc_v2", byref(address), size)
         self.clear(address.value, size)
         return address.value
 
     def clear(self, address: int, size: int) -> None:
-        """Queues zeros into memory on the device."""
+        """Queues writing zeros to device memory."""
         self._call("cuMemsetD8Async", address, 0, size, self.stream)
 
     def free(self, address: int) -> None:
         self._call("cuMemFree_v2", address)
 
     def allocate_pinned(self, size: int) -> int:
-        """Memory on the host that the device copies to and from without help of the CPU."""
+        """Host memory that the device copies to and from without help from the CPU."""
         address = c_void_p()
         self._call("cuMemHostAlloc", byref(address), size, 0)
         return address.value or 0
@@ -159,7 +159,8 @@ class CudaDevice:
     def copy_blocks(
         self, target: int, target_pitch: int, source: int, source_pitch: int, width: int, count: int
     ) -> None:
-        """`count` blocks of `width` bytes on the device, their starts `pitch` bytes apart. They must not overlap."""
+        """Copies `count` blocks of `width` bytes on the device, their starts `pitch` bytes apart. They must not
+        overlap."""
         copy = _Copy2D(
             srcMemoryType=_ON_DEVICE, srcDevice=source, srcPitch=source_pitch,
             dstMemoryType=_ON_DEVICE, dstDevice=target, dstPitch=target_pitch,
@@ -171,12 +172,12 @@ class CudaDevice:
         self._call("cuStreamSynchronize", self.stream)
 
     def capture(self, enqueue: Callable[[], None]) -> int:
-        """What `enqueue` queues on the stream as a CUDA graph. Raises `CudaError` where it cannot be captured."""
+        """What `enqueue` queues on the stream, as a CUDA graph. Raises `CudaError` if it cannot be captured."""
         graph, executable = c_void_p(), c_void_p()
         self._call("cuStreamBeginCapture_v2", self.stream, _THREAD_LOCAL)
         try:
             enqueue()
-        finally:  # a stream left capturing refuses all else
+        finally:  # a stream left capturing refuses everything else
             status = self._driver.cuStreamEndCapture(self.stream, byref(graph))
         if status or not graph.value:
             raise CudaError(f"what the engine does cannot be captured as a CUDA graph ({status})")

@@ -1,18 +1,18 @@
-"""Why an engine cannot be used. Each is an `InputError`: what is wrong, where, what would be right."""
+"""Reasons why an engine cannot be used. Each is an `InputError`: what is wrong, where, and what would be right."""
 
 from specdrive_ros.errors import InputError
 
 
 class EngineFault(InputError):
-    """Base: with this engine nothing is to be run; it can be built again."""
+    """Base class: this engine must not be run; it can be built again."""
 
 
 class EngineMissing(EngineFault):
-    """There is no engine of this graph, or its file is gone."""
+    """There is no engine for this graph, or its file is gone."""
 
 
 class EngineMismatch(EngineFault):
-    """There is an engine, made from something else. `differences` says from what."""
+    """There is an engine, but made from something else; `differences` says what differs."""
 
     def __init__(self, message: str, differences: tuple[str, ...]):
         super().__init__(message)
@@ -20,4 +20,4 @@ class EngineMismatch(EngineFault):
 
 
 class EngineDamaged(EngineFault):
-    """The file or its entry is not what was written: cut short, empty, changed, no regular file."""
+    """The file or its entry is not what was written: truncated, empty, changed, or not a regular file."""

@@ -1,7 +1,7 @@
-"""Whether the engines of a folder are whole and would be built the same today: `engine verify`.
+"""Whether the engines in a folder are intact and would be built the same today: `engine verify`.
 
-What cannot be compared here (a module that is not installed, a GPU that is not there, a model that is elsewhere) is
-said, not guessed.
+What cannot be compared here (a module that is not installed, a missing GPU, a model elsewhere) is reported, not
+guessed.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from specdrive_ros.errors import InputError
 
 @dataclass(frozen=True)
 class Verdict:
-    """faults: what is wrong, empty where the engine may be used; unchecked: what could not be compared here."""
+    """faults: what is wrong, empty if the engine may be used; unchecked: what could not be compared here."""
 
     entry: Entry
     faults: tuple[str, ...]
@@ -30,9 +30,9 @@ class Verdict:
 
 
 def judge(store: EngineStore, folder: Path | None = None) -> list[Verdict]:
-    """folder: of the model to compare with; None: the one each engine was built from.
+    """One verdict per engine. folder: of the model to compare with; None: the one each engine was built from.
 
-    Raises `EngineDamaged` where the manifest cannot be trusted.
+    Raises `EngineDamaged` if the manifest cannot be trusted.
     """
     device = _device()
     return [_judge_one(store, entry, folder, device) for entry in store.entries()]

@@ -1,6 +1,6 @@
-"""What an exported graph's file says about itself, read without onnx and without a session.
+"""The metadata of an exported graph's file, read without onnx and without a session.
 
-Metadata stand in the outer message of the file, the names of data files with the weights; all else is skipped over.
+Metadata are in the outer message of the file, the names of data files with the weights; everything else is skipped.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ _FIXED = {1: 8, 5: 4}  # wire type -> bytes
 
 
 def graph_identity_parts(path: Path, remedy: str) -> tuple[GraphRecord, str, dict[str, str]]:
-    """Record, sha256 of the graph's file and of every file of weights it refers to.
+    """Record, sha256 of the graph's file, and sha256 of every weights file it refers to.
 
-    Raises `InputError` where a file is missing or the weights are not those it was exported from.
+    Raises `InputError` if a file is missing or the weights are not those it was exported from.
     """
     content = _content(path, remedy)
     record = _record(content, path, remedy)
@@ -37,7 +37,7 @@ def graph_identity_parts(path: Path, remedy: str) -> tuple[GraphRecord, str, dic
 
 
 def read_record(path: Path, remedy: str) -> GraphRecord:
-    """Raises `InputError` naming `remedy` for a file that is missing, no graph, or not exported by this version."""
+    """Raises `InputError` naming `remedy` for a file that is missing, not a graph, or not exported by this version."""
     return _record(_content(path, remedy), path, remedy)
 
 
@@ -50,7 +50,7 @@ def _content(path: Path, remedy: str) -> bytes:
 
 
 def _require_regular(path: Path, remedy: str) -> None:
-    """A pipe would wait for ever, a device give no end."""
+    """Refuses other files: reading a pipe would wait forever, a device would never end."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is no regular file; {remedy}")
 
@@ -65,7 +65,7 @@ def _record(content: bytes, path: Path, remedy: str) -> GraphRecord:
 
 
 def _data_files(content: bytes, path: Path, remedy: str) -> set[str]:
-    """Names of the files that weights of the graph lie in."""
+    """Names of the files that hold the graph's weights."""
     try:
         graphs = [graph for number, graph in _fields(content) if number == _GRAPH]
         tensors = [tensor for graph in graphs for number, tensor in _fields(graph) if number == _INITIALIZER]
@@ -84,7 +84,7 @@ def _sha256(path: Path, remedy: str) -> str:
 
 
 def _fields(content: bytes):
-    """(field number, bytes of it) of a protobuf message; numbers are passed over. Raises ValueError or IndexError."""
+    """(field number, its bytes) of a protobuf message; numbers are skipped. Raises ValueError or IndexError."""
     view, position = memoryview(content), 0
     while position < len(view):
         tag, position = _varint(view, position)

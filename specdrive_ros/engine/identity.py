@@ -1,7 +1,7 @@
-"""What an engine was made from: everything that would make another engine, and the hash over it.
+"""What an engine was made from: everything that would lead to a different engine, and the hash over it.
 
-Two engines with one key are interchangeable. A key that differs is explained part by part, so that a refusal
-can say what changed since. Knows no files beyond hashing them and no TensorRT.
+Two engines with the same key are interchangeable. Different keys are explained part by part, so that a refusal can say
+what has changed. Knows no files beyond hashing them, and no TensorRT.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ class EngineIdentity:
     precision:       fp32, fp16 or bf16
     profile:         canonical JSON of the shape ranges and build options
     builder:         Python module that built it
-    builder_version: and its version
-    target:          what it runs on: compute capabilities (sm_89+sm_120), or the device's name where it was built
+    builder_version: its version
+    target:          what it runs on: compute capabilities (sm_89+sm_120), or the device's name if built on it
     export_version:  of our graphs
-    added:           what the engine has more than the graph (`bindings.ADDED`)
+    added:           what the engine has in addition to the graph (`bindings.ADDED`)
     """
 
     graph: str
@@ -45,7 +45,7 @@ class EngineIdentity:
         return digest_of(self.to_dict())
 
     def to_dict(self) -> dict:
-        """Every part; `added` only where there is something, so that older manifests keep their meaning."""
+        """Every part; `added` only if not empty, so that older manifests keep their meaning."""
         return {name: value for name, value in asdict(self).items() if name != "added" or value}
 
     def differences(self, wanted: "EngineIdentity") -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class EngineIdentity:
 
     @classmethod
     def from_dict(cls, values: object) -> "EngineIdentity":
-        """Raises `InputError` where a part is missing, unknown or of another type."""
+        """Raises `InputError` if a part is missing, unknown or of a wrong type."""
         kinds = {field.name: field.type for field in fields(cls)}
         if isinstance(values, dict):
             values = {"added": "", **values}
@@ -98,7 +98,7 @@ def _explain(name: str, mine, theirs) -> list[str]:
 
 
 def _explain_profile(mine: str, theirs: str) -> list[str]:
-    """By its keys, where both can be read."""
+    """The differences by key, if both can be read."""
     try:
         old, new = json.loads(mine), json.loads(theirs)
         keys = sorted({*old, *new})

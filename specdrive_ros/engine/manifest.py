@@ -1,8 +1,8 @@
 """`manifest.json` of a folder of engines: what each is, how it is checked, what it binds.
 
-An entry is sealed: a hash over all the rest of it, so that an entry edited by hand, or one whose file was swapped
-with another's, is found out before the engine is touched. The seal is no signature: who may write to the folder
-may run code as whoever loads from it. Reads and writes entries, no engines.
+An entry is sealed with a hash over the rest of it, so that an entry that was edited by hand, or whose file was swapped
+with another's, is detected before the engine is touched. The seal is not a signature: whoever may write to the folder
+can run code as whoever loads from it. Reads and writes entries, not engines.
 """
 
 import json
@@ -26,12 +26,12 @@ _SIZE_LIMIT = 16 * 2**20  # bytes
 
 @dataclass(frozen=True)
 class Binding:
-    """One input or output of an engine as the builder's network describes it.
+    """One input or output of an engine, as described by the builder's network.
 
     mode:     input or output
     dtype:    float32, float16, bfloat16, int64 or int32
     shape:    -1 where it varies
-    profiles: least, best and largest shape for each optimisation profile; empty for an output or a fixed shape
+    profiles: smallest, best and largest shape for each optimisation profile; empty for an output or a fixed shape
     """
 
     name: str
@@ -52,7 +52,7 @@ class Entry:
 
     file, size, sha256: of the engine's file
     model:              folder of the checkpoint it was built from
-    built_at, build_s:  when (UTC, ISO 8601) and how long it took
+    built_at, build_s:  when (UTC, ISO 8601) and how long it took to build
     bindings:           its inputs and outputs
     """
 
@@ -72,7 +72,7 @@ class Entry:
 
     @classmethod
     def from_dict(cls, values: object) -> "Entry":
-        """Raises ValueError saying what is wrong with the entry."""
+        """Raises ValueError describing what is wrong with the entry."""
         if not isinstance(values, dict):
             raise ValueError("an entry must be a mapping")
         rest = {name: value for name, value in values.items() if name not in ("seal", "key")}
@@ -97,9 +97,9 @@ def _check_types(entry: Entry) -> None:
 
 
 def read_manifest(folder: Path) -> list[Entry]:
-    """The entries of a folder, none where there is no manifest.
+    """The entries of a folder; none if there is no manifest.
 
-    Raises `EngineDamaged` for a manifest that cannot be read or in which any entry was changed.
+    Raises `EngineDamaged` if the manifest cannot be read or any entry was changed.
     """
     path = folder / MANIFEST
     try:
@@ -120,7 +120,7 @@ def read_manifest(folder: Path) -> list[Entry]:
 
 
 def _text_of(path: Path) -> str:
-    """Of a regular file that is no larger than a manifest may be; a pipe would wait for ever, a device give no end."""
+    """Text of a regular file up to a manifest's size limit; a pipe would wait forever, a device would never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -135,13 +135,13 @@ def _text_of(path: Path) -> str:
 
 
 def write_manifest(folder: Path, entries: list[Entry]) -> None:
-    """Replaces the manifest in one step: a reader sees the old or the new one."""
+    """Replaces the manifest in one step: a reader sees either the old or the new one."""
     content = {"version": VERSION, "engines": [entry.to_dict() for entry in entries]}
     replace_file(folder / MANIFEST, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes beside `path`, syncs, then takes its place. A crash leaves the old file."""
+    """Writes beside `path`, syncs, then replaces it. After a crash the old file is still there."""
     descriptor, unfinished = tempfile.mkstemp(prefix=".unfinished-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -155,6 +155,6 @@ def replace_file(path: Path, content: bytes) -> None:
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # else a power cut may forget the new name
+        os.fsync(folder)  # otherwise a power cut may lose the new name
     finally:
         os.close(folder)

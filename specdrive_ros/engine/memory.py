@@ -1,6 +1,6 @@
-"""Memory for engines: what a runner needs of a device, where tensors lie in a block, pools of memory, the cache.
+"""Memory for engines: what a runner needs from a device, tensors laid out in a block, memory pools, the cache.
 
-Addresses are plain numbers, so that everything here is tested with a device that is the host's own memory.
+Addresses are plain numbers, so that everything here can be tested with host memory as the device.
 """
 
 import ctypes
@@ -11,12 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
-ALIGNMENT = 256  # bytes; what TensorRT asks of addresses
+ALIGNMENT = 256  # bytes; TensorRT's requirement for addresses
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4}
 
 
 class Device(Protocol):
-    """`cuda_driver.CudaDevice`; its docstrings say what each does."""
+    """See `cuda_driver.CudaDevice` for what each method does."""
 
     stream: int
 
@@ -38,21 +38,21 @@ class Device(Protocol):
 
 
 class Placed(Protocol):
-    """Something that lies on the device, such as `runner.Tensor`."""
+    """Something that is on the device, such as `runner.Tensor`."""
 
     address: int
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where tensors lie in one block of `size` bytes: name -> offset, each aligned."""
+    """Positions of tensors in one block of `size` bytes: name -> offset, each aligned."""
 
     offsets: dict[str, int]
     size: int
 
 
 def lay_out(tensors: Mapping[str, tuple[str, tuple[int, ...]]]) -> Layout:
-    """tensors: name -> type and shape, in order."""
+    """tensors: name -> (type, shape), in order."""
     offsets, position = {}, 0
     for name, (dtype, shape) in tensors.items():
         offsets[name] = position
@@ -69,13 +69,13 @@ def aligned(size: int) -> int:
 
 
 def array_at(address: int, shape: tuple[int, ...], dtype) -> np.ndarray:
-    """An array over host memory at an address; whoever allocated it keeps it alive."""
+    """An array over host memory at an address; whoever allocated the memory keeps it alive."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
 
 
 class PinnedPool:
-    """Arrays in pinned memory. One that nobody refers to any more gives its memory back to the pool."""
+    """Arrays in pinned memory. An array's memory returns to the pool when nobody refers to the array any more."""
 
     def __init__(self, device: Device):
         self._device, self._free = device, {}
@@ -91,14 +91,14 @@ class PinnedPool:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Memory on the device; the pool has it back when nobody refers to this any more."""
+    """Device memory; it returns to its pool when nobody refers to this object any more."""
 
     address: int
 
 
 class DevicePool:
-    """Blocks on the device. One given back is given out again while work on it may still be queued: on the one
-    stream, whatever its next owner queues comes behind."""
+    """Blocks on the device. A returned block may be given out again while work on it is still queued: there is only
+    one stream, so whatever its next owner queues comes after."""
 
     def __init__(self, device: Device):
         self._device, self._free = device, {}
@@ -111,7 +111,7 @@ class DevicePool:
 
 
 class DeviceCache:
-    """`KeyValueCache` on the device, [L, capacity, 2, H, D] in the engines' type. Rows never visit the host."""
+    """`KeyValueCache` on the device, [L, capacity, 2, H, D] in the engines' type. Rows never pass through the host."""
 
     def __init__(self, device: Device, layers: int, row_bytes: int, capacity: int):
         self.layers, self.row_bytes, self.capacity = layers, row_bytes, capacity
@@ -126,7 +126,8 @@ class DeviceCache:
         return Rows(self, 0, length)
 
     def reserve(self, tokens: int) -> "Rows":
-        """The rows behind the cached ones; `advance` keeps them. Raises ValueError beyond the capacity."""
+        """The rows after the cached ones; `advance` makes them part of the cache. Raises ValueError beyond the
+        capacity."""
         end = self.length + tokens
         if end > self.capacity:
             raise ValueError(f"key-value cache: {end} tokens do not fit a capacity of {self.capacity}")
@@ -142,7 +143,7 @@ class DeviceCache:
         self._device.copy_blocks(target, self.layer_bytes, source, source_layer_bytes, width, self.layers)
 
     def keep(self, start: int, accepted: np.ndarray) -> None:
-        """Of the rows from `start` on keep those at offsets `accepted`, rising, and no others."""
+        """Of the rows from `start` on, keeps only those at the offsets `accepted`, which must ascend."""
         accepted = np.asarray(accepted, np.int64)
         for target, source, count in moves(accepted):
             rows = self.address + (start + source) * self.row_bytes
@@ -155,7 +156,7 @@ class DeviceCache:
         self.length = length
 
     def wipe(self) -> None:
-        """Queues zeros into every row, those beyond the cached ones too."""
+        """Queues writing zeros to every row, including those beyond the cached ones."""
         self._device.clear(self.address, self.layers * self.layer_bytes)
 
 
@@ -170,22 +171,23 @@ class Rows:
     def take(self, given: Mapping[str, "Placed"], skip: int = 0) -> None:
         """Queues copies of an engine's outputs new_0 … new_L-1 from row `skip` on.
 
-        They lie equally far apart, so one copy takes the rows of all layers.
+        They are equally far apart, so one copy takes the rows of all layers.
         """
         first, second = given["new_0"].address, given.get("new_1", given["new_0"]).address
         self.cache.write(self.start, self.count, first + skip * self.cache.row_bytes, second - first)
 
     def layer(self, index: int) -> int:
-        """Address of those of one layer."""
+        """Address of one layer's rows."""
         cache = self.cache
         return cache.address + index * cache.layer_bytes + self.start * cache.row_bytes
 
 
 def moves(accepted: np.ndarray) -> list[tuple[int, int, int]]:
-    """(to, from, rows) of copies that bring rows `accepted` to 0, 1, 2 …; each copy's ends do not overlap.
+    """(to, from, rows) of copies that move the rows `accepted` to 0, 1, 2 …; source and target of a copy do not
+    overlap.
 
-    A run of neighbours that moves by less than its length goes in pieces as long as it moves, in order. Raises
-    ValueError where the offsets do not rise: an earlier copy would overwrite what a later one reads.
+    A run of consecutive rows that moves by less than its length is split into pieces as long as the move, in order.
+    Raises ValueError if the offsets do not ascend: an earlier copy would overwrite what a later one reads.
     """
     if np.any(np.diff(accepted) <= 0):
         raise ValueError(f"key-value cache: offsets to keep must rise, got {accepted.tolist()}")

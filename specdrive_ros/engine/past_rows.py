@@ -1,7 +1,7 @@
-"""The cache's rows as input of the action step, put before its keys and values just before it is compiled.
+"""Makes the cache's rows an input of the action step, instead of keys and values, just before it is compiled.
 
-On a CPU they are laid out once for all steps of the action head (`runtime/host.py`). On a device the rows have to be
-read as they lie in the cache, and are laid out anew in every step; what that costs on a GPU was never measured. Needs
+On a CPU they are rearranged once for all steps of the action head (`runtime/host.py`). On a device the rows have to be
+read as they are in the cache, and are rearranged in every step; what that costs on a GPU was never measured. Needs
 onnx; driving does not.
 """
 
@@ -15,7 +15,7 @@ _OF_A_ROW = ("keys_of_a_row", "values_of_a_row")
 
 
 def add_past_rows(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """Gives an action step the inputs `past_…` of the binding table in place of `keys_…` and `values_…`."""
+    """Replaces the inputs `keys_…` and `values_…` of an action step by the inputs `past_…` of the binding table."""
     body = graph.graph
     inputs = {value.name: value for value in body.input}
     layers = sum(name.startswith("keys_") for name in inputs)

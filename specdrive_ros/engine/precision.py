@@ -1,11 +1,11 @@
-"""An exported graph in half precision, written out in its types: engines are strongly typed and take them literally.
+"""An exported graph in half precision, written into its types: engines are strongly typed and take them literally.
 
-Matrix products and the key-value cache are in fp16 or bf16; norms, softmax, rotary tables and the residual sum stay
-in fp32, where half precision loses more than it saves. What only moves cache rows around stays in half precision.
+Matrix products and the key-value cache are in fp16 or bf16; norms, softmax, rotary tables and the residual sum stay in
+fp32, where half precision loses more than it saves. Operations that only move cache rows stay in half precision.
 Weights stay where they are: a cast follows the reference into the checkpoint, and a builder folds it.
 
-`emulate` rounds where the real graph would but computes in fp32: it runs on any CPU, so that what a precision costs
-in accuracy can be measured without a GPU. Needs onnx; driving does not.
+`emulate` rounds where the real graph would but computes in fp32: it runs on any CPU, so that a precision's cost in
+accuracy can be measured without a GPU. Needs onnx; driving does not.
 """
 
 import onnx
@@ -15,8 +15,8 @@ from specdrive_ros.errors import InputError
 
 HALF = {"fp16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}
 _PRODUCTS = ("MatMul", "Gemm")
-_KEPT_IN_HALF = ("past_", "head")  # inputs that stay on a device, in the type they are multiplied in
-_MOVES = {  # op -> how many of its first inputs are data, the rest being shapes and indices
+_KEPT_IN_HALF = ("past_", "head")  # inputs that stay on a device, in the type in which they are multiplied
+_MOVES = {  # op -> number of leading inputs that are data; the rest are shapes and indices
     "Concat": None,
     "Transpose": 1,
     "Reshape": 1,
@@ -33,8 +33,8 @@ _MOVES = {  # op -> how many of its first inputs are data, the rest being shapes
 def to_precision(graph: onnx.ModelProto, precision: str, *, emulate: bool = False) -> onnx.ModelProto:
     """A copy of an fp32 graph in `precision`: fp32, fp16 or bf16. External data is referred to as before.
 
-    Inputs `past_*` and `head` (a draft's, the target's matrix) and outputs `new_*` get the half type, unless emulated;
-    all others stay.
+    Inputs `past_*` and `head` (of a draft: the target's matrix) and outputs `new_*` get the half type, unless
+    emulated; all others keep theirs.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(graph)
@@ -47,7 +47,7 @@ def to_precision(graph: onnx.ModelProto, precision: str, *, emulate: bool = Fals
 
 
 class _Rewriter:
-    """Walks the nodes in order; `_half` has the values that are in half precision by now."""
+    """Walks the nodes in order; `_half` holds the values that are in half precision so far."""
 
     def __init__(self, graph: onnx.GraphProto, half: int, emulate: bool):
         self.graph, self.half, self.emulate = graph, half, emulate
@@ -75,7 +75,7 @@ class _Rewriter:
         for value in self.graph.input:
             if not value.name.startswith(_KEPT_IN_HALF):
                 continue
-            if not self.emulate:  # else the rows were rounded when they left
+            if not self.emulate:  # when emulated, the rows were rounded as they left
                 value.type.tensor_type.elem_type = self.half
                 self._half.add(value.name)
 
@@ -99,7 +99,7 @@ class _Rewriter:
         self._half.update(node.output)
 
     def _give(self, wanted: set[str]) -> None:
-        """The new cache rows leave in the cache's type, under their old names."""
+        """Outputs the new cache rows in the cache's type, under their old names."""
         for value in self.graph.output:
             if value.name not in wanted:
                 continue

@@ -1,7 +1,7 @@
 """Build profiles: what engines are built for, from a YAML file under `engines/profiles/` or anywhere else.
 
-`engines/profile.schema.json` says the same to editors and to CI. Every wrong value is refused with the rule and
-the value; a key that is not known is wrong. Knows no TensorRT.
+`engines/profile.schema.json` says the same to editors and CI. Every wrong value is refused with the rule and the
+value; unknown keys are wrong. Knows no TensorRT.
 """
 
 import re
@@ -18,7 +18,7 @@ BUILDERS = ("auto", "tensorrt", "tensorrt_rtx")
 PRECISIONS = ("fp32", "fp16", "bf16")
 ON_MISMATCH = ("rebuild", "refuse")
 CURRENT = "current"
-PATCHES_OF_A_TOKEN = 4  # vision merges two by two
+PATCHES_OF_A_TOKEN = 4  # vision merges two by two patches
 PROFILES = Path("engines") / "profiles"
 _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 
@@ -27,11 +27,11 @@ _CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 class BuildProfile:
     """name:               of the file, without its suffix
     graphs:             graph -> ranges of each of its optimisation profiles
-    builder:            tensorrt, tensorrt_rtx, or auto: tensorrt where it is installed
-    targets:            compute capabilities ("8.9"), or "current": the GPU at hand
+    builder:            tensorrt, tensorrt_rtx, or auto: tensorrt if it is installed
+    targets:            compute capabilities ("8.9"), or "current": the present GPU
     precision:          of matrix products and of the cache; norms, softmax and sums stay fp32
-    workspace_mb:       most scratch memory of a layer, 0 for the builder's default
-    optimisation_level: 0 … 5, longer building for faster engines
+    workspace_mb:       maximum scratch memory of a layer, 0 for the builder's default
+    optimisation_level: 0 … 5; higher builds longer for faster engines
     on_mismatch:        what to do about an engine made from something else: rebuild or refuse
     """
 
@@ -53,7 +53,7 @@ class BuildProfile:
         _check_targets(self.targets)
 
     def identity_of(self, graph: str) -> str:
-        """Canonical JSON of everything here that makes another engine of `graph`."""
+        """Canonical JSON of everything here that leads to a different engine of `graph`."""
         ranges = [{letter: [r.least, r.best, r.largest] for letter, r in one.items()} for one in self.graphs[graph]]
         return canonical(
             {"shapes": ranges, "workspace_mb": self.workspace_mb, "optimisation_level": self.optimisation_level}
@@ -61,7 +61,7 @@ class BuildProfile:
 
 
 def find_profile(profile: str | Path) -> BuildProfile:
-    """A profile by name (of `engines/profiles/`) or by path. Raises `InputError` for what is wrong in it."""
+    """A profile by name (in `engines/profiles/`) or by path. Raises `InputError` if it is missing or wrong."""
     path = named_file(PROFILES, profile)
     if path.suffix not in SUFFIXES and not path.is_file():
         raise InputError(
@@ -76,7 +76,7 @@ def profile_names() -> list[str]:
 
 
 def read_profile(path: Path) -> BuildProfile:
-    """The profile in a file, named after it. Raises `InputError` with the file for what is wrong in it."""
+    """The profile in a file, named after the file. Raises `InputError` naming the file if it is missing or wrong."""
     if not path.exists():
         raise InputError(f"{path}: no such profile; known names: {', '.join(profile_names())}")
     content = read_yaml(path)

@@ -1,8 +1,8 @@
-"""One engine being run: contexts, addresses, CUDA graphs of shapes that come again.
+"""Runs one engine: contexts, addresses, CUDA graphs for recurring shapes.
 
-A graph is captured the second time a shape comes (the first run warms up) and launched from then on. Where an
-engine cannot be captured it runs queued call by call, and `capture_fault` says why; nothing is hidden. Copies no
-data. The execution contexts are TensorRT's; tests give their own.
+A graph is captured the second time a shape occurs (the first run is the warm-up) and launched from then on. If an
+engine cannot be captured, it runs queued call by call, and `capture_fault` says why. Copies no data. The execution
+contexts are TensorRT's; tests pass their own.
 """
 
 from collections import OrderedDict
@@ -18,17 +18,17 @@ _MOST_GRAPHS = 32  # each holds some megabytes on the device
 
 @dataclass(frozen=True)
 class Tensor:
-    """What is bound to a name: where it lies and its shape."""
+    """What is bound to a name: its address and shape."""
 
     address: int
     shape: tuple[int, ...]
 
 
-Call = Mapping[str, Tensor]  # one run of the engine: every input and output
+Call = Mapping[str, Tensor]  # one run of the engine: all inputs and outputs
 
 
 class EngineRunner:
-    """Runs calls of one engine on a device's stream; `contexts` has one execution context for each profile."""
+    """Runs calls of one engine on a device's stream; `contexts` has one execution context per profile."""
 
     def __init__(
         self, name: str, contexts: Sequence, bindings: Sequence[Binding], device: Device, use_graphs: bool = True
@@ -40,11 +40,11 @@ class EngineRunner:
 
     @property
     def captured(self) -> int:
-        """CUDA graphs held now."""
+        """Number of CUDA graphs held now."""
         return sum(graph is not None for graph in self._graphs.values())
 
     def run(self, profile: int, calls: Sequence[Call]) -> None:
-        """Queues the calls one behind the other. Returns before they are done."""
+        """Queues the calls, one after another. Returns before they are done."""
         key = (profile, *(tuple(sorted((name, t.address, t.shape) for name, t in call.items())) for call in calls))
         graph = self._graphs.get(key)
         if graph is not None:
@@ -75,7 +75,7 @@ class EngineRunner:
                 self._device.drop(oldest)
 
     def forget(self) -> None:
-        """Drops every captured graph: addresses in them are about to be given back."""
+        """Drops every captured graph, because addresses in them are about to be freed."""
         for graph in self._graphs.values():
             if graph is not None:
                 self._device.drop(graph)

@@ -1,8 +1,8 @@
 """A mask over the rows that a draft's attention may see, added to its graph just before it is compiled.
 
-The exported graphs of EAGLE-3's newest tokens and of DFlash's block look at every row there is: on a CPU a pass is as
-long as it is. On a device a pass is rounded up, so that one CUDA graph serves many lengths, and what was added must not
-be seen. The same rows are hidden from every question, so one number a row is enough. Needs onnx; driving does not.
+The exported graphs of EAGLE-3's newest tokens and of DFlash's block attend to all rows: on a CPU a pass has its exact
+length. On a device passes are padded, so that one CUDA graph serves many lengths, and the padding must not be seen.
+The same rows are hidden from every query, so one number per row is enough. Needs onnx; driving does not.
 """
 
 import onnx
@@ -13,9 +13,10 @@ from specdrive_ros.runtime.bindings import SEEN
 
 
 def add_seen_rows(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """Adds to a draft's graph the input `seen` of the binding table, to the scores of every attention.
+    """Adds the input `seen` of the binding table to a draft's graph, and to the scores of every attention in it.
 
-    Raises `WorkFailed` where a graph has none: then it would be compiled without the mask that its runtime relies on.
+    Raises `WorkFailed` if the graph has no attention: it would be compiled without the mask that its runtime relies
+    on.
     """
     body, nodes = graph.graph, []
     for node in body.node:

@@ -1,7 +1,7 @@
-"""Which of the built engines a machine serves, checked against the model, the module and the GPU at hand.
+"""Which of the built engines a machine uses, checked against the model, the module and the present GPU.
 
-Precision and shapes are the engine's own affair; everything else of its identity has to be today's. Building is not
-done here: a car that starts does not compile.
+Precision and shapes are up to the engine; everything else in its identity must match today's. Nothing is built here: a
+car that starts does not compile.
 """
 
 import logging
@@ -28,7 +28,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class ServedEngine:
-    """An engine that may run here; `contexts` has one execution context for each optimisation profile."""
+    """An engine that may run here; `contexts` has one execution context per optimisation profile."""
 
     entry: Entry
     record: GraphRecord
@@ -37,8 +37,8 @@ class ServedEngine:
 
 
 def default_engines(folder: Path) -> Path:
-    """Where engines of a model are built and looked for: the folder SPECDRIVE_ENGINES names, else one for each model
-    in the checkout, or in the user's cache without one."""
+    """Where engines of a model are built and looked for: the folder named by SPECDRIVE_ENGINES, else a folder per
+    model in the checkout or, without a checkout, in the user's cache."""
     if chosen := os.environ.get(ENGINES_VARIABLE):
         return Path(chosen)
     name = folder.resolve().name
@@ -49,10 +49,10 @@ def default_engines(folder: Path) -> Path:
 
 
 def serve(store: EngineStore, folder: Path, graph: str, device: DeviceInfo) -> ServedEngine:
-    """The newest engine of `graph` that fits model, module and GPU and is whole, its bytes checked.
+    """The newest engine of `graph` that fits model, module and GPU and is intact, with its bytes checked.
 
-    One that is damaged gives way to an older one that fits as well, and a warning says so. Raises `EngineFault` saying
-    what differs in the nearest one, or what is wrong with the newest.
+    If one is damaged, an older one that fits is used, with a warning. Raises `EngineFault` saying what differs in the
+    nearest one, or what is wrong with the newest.
     """
     record, onnx, weights = graph_identity_parts(folder / f"{graph}.onnx", export_remedy(folder, graph))
     remedy = f"build it with: ./specdrive engine build --model {folder} --profile NAME"
@@ -83,7 +83,7 @@ def _newest_whole(store: EngineStore, fitting: list[Entry], record: GraphRecord)
 
 
 def todays(identity: EngineIdentity, onnx: str, weights: dict[str, str], device: DeviceInfo | None) -> EngineIdentity:
-    """The identity as it would be if it were built today for the GPU at hand; without one its target stands."""
+    """The identity as if built today for the present GPU; without a GPU the target stays as it is."""
     return replace(
         identity,
         onnx=onnx,
@@ -96,7 +96,7 @@ def todays(identity: EngineIdentity, onnx: str, weights: dict[str, str], device:
 
 
 def installed_version(builder: str) -> str | None:
-    """None where the module is not installed."""
+    """The module's version, None if it is not installed."""
     try:
         return find_tensorrt(builder).version
     except InputError:
@@ -104,14 +104,14 @@ def installed_version(builder: str) -> str | None:
 
 
 def _target_here(target: str, device: DeviceInfo) -> str:
-    """`target` itself where it takes in the device, else what the device is."""
+    """`target` itself if it includes the device, else a description of the device."""
     number = f"sm_{device.capability.replace('.', '')}"
     ours = f"{device.name} {number}"
     return target if target == ours or number in target.split("+") else ours
 
 
 def open_contexts(engine: ServedEngine) -> ServedEngine:
-    """Deserialises checked bytes. Raises `EngineMismatch` with TensorRT's own reason where it refuses."""
+    """Deserialises checked bytes. Raises `EngineMismatch` with TensorRT's own reason if it refuses."""
     tensorrt, errors = find_tensorrt(engine.entry.identity.builder), []
     trt = tensorrt.module
     logger = make_logger(trt, errors)
@@ -128,7 +128,7 @@ def open_contexts(engine: ServedEngine) -> ServedEngine:
 
 
 def check_bindings(trt, made, entry: Entry) -> None:
-    """The engine's own inputs and outputs must be those of the entry. Raises `EngineMismatch`."""
+    """Raises `EngineMismatch` unless the engine's own inputs and outputs are those of the entry."""
     from specdrive_ros.engine.builder import dtype_name
 
     names = [made.get_tensor_name(index) for index in range(made.num_io_tensors)]
@@ -152,7 +152,7 @@ def check_bindings(trt, made, entry: Entry) -> None:
 
 
 class _Contexts(list):
-    """Execution contexts, with what they need to stay alive."""
+    """Execution contexts, together with the objects that must stay alive for them."""
 
     def __init__(self, contexts, *kept):
         super().__init__(contexts)

@@ -1,7 +1,7 @@
 """Sizes that passes are rounded up to, so that one CUDA graph serves many lengths.
 
-A pass of T tokens behind S rows runs as a bucket of at least as many; a mask hides what was added. Few buckets
-mean few captured graphs, many mean little wasted work. Knows no engines.
+A pass of T tokens after S rows runs in a bucket of at least that size; a mask hides the padding. Few buckets mean few
+captured graphs, many buckets mean little wasted work. Knows no engines.
 """
 
 import json
@@ -35,9 +35,9 @@ def ranges_of(identity_profile: str) -> tuple[Ranges, ...]:
 def fit(
     graph: str, profiles: tuple[Ranges, ...], sizes: Mapping[str, int], exact: Container[str] = ()
 ) -> tuple[int, dict[str, int]]:
-    """(optimisation profile, padded sizes): the one that wastes least. Raises `InputError` where none is large enough.
+    """(optimisation profile, padded sizes) with the least waste. Raises `InputError` if no profile is large enough.
 
-    exact: letters that are not rounded up, as nothing would hide what padding adds
+    exact: letters that are not rounded up, because nothing would hide the padding
     """
     fitting = []
     for index, ranges in enumerate(profiles):
@@ -62,7 +62,7 @@ def _takes(range: Range, size: int, exact: bool) -> bool:
 
 
 def _refuse_exact(graph: str, profiles: tuple[Ranges, ...], sizes: Mapping[str, int], exact: Container[str]) -> None:
-    """Raises `InputError` naming the sizes that cannot be rounded up, where these alone fit no profile."""
+    """Raises `InputError` naming the sizes that cannot be rounded up, if these alone fit no profile."""
     fixed = {letter: size for letter, size in sizes.items() if letter in exact}
     if not fixed or any(all(size in ranges[letter] for letter, size in fixed.items()) for ranges in profiles):
         return

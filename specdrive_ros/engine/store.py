@@ -1,9 +1,9 @@
-"""A folder of built engines that cannot go stale: written whole or not at all, checked before they are used.
+"""A folder of built engines that cannot go stale: written completely or not at all, checked before use.
 
-An engine is machine code. `load` hands out bytes only where the manifest names the file, the entry is sealed, the
-identity is the wanted one and size and hash of the very bytes handed out are right. Everything else is an
-`EngineFault` that says what is wrong; none of them is fatal, an engine can be built again. Files are named by
-their content and never overwritten, so that a reader and a writer do not meet. Knows no TensorRT.
+An engine is machine code. `load` returns bytes only if the manifest names the file, the entry is sealed, the identity
+is the wanted one, and size and hash of the very bytes returned are right. Everything else is an `EngineFault` that
+says what is wrong; none of them is fatal, since an engine can be built again. Files are named by their content and
+never overwritten, so that readers and writers do not interfere. Knows no TensorRT.
 """
 
 import fcntl
@@ -43,24 +43,24 @@ class StoredEngine:
 
 @dataclass(frozen=True)
 class Removed:
-    """A file that `prune` took away and why."""
+    """A file that `prune` removed, and why."""
 
     file: str
     why: str
 
 
 class EngineStore:
-    """The engines of one folder, which is made when the first is written."""
+    """The engines in one folder, which is made when the first one is written."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
 
     def entries(self) -> list[Entry]:
-        """Raises `EngineDamaged` where the manifest is."""
+        """All entries. Raises `EngineDamaged` if the manifest is damaged."""
         return read_manifest(self.folder)
 
     def load(self, identity: EngineIdentity) -> StoredEngine:
-        """The engine of this very identity. Raises `EngineFault` saying what differs or what is damaged."""
+        """The engine with exactly this identity. Raises `EngineFault` saying what differs or what is damaged."""
         for attempt in range(_READS):
             entry = self._find(identity)
             try:
@@ -108,7 +108,7 @@ class EngineStore:
         build_s: float = 0.0,
         bindings: tuple[Binding, ...] = (),
     ) -> Entry:
-        """Writes engine and entry; an entry of the same identity is replaced. Raises `InputError` if it cannot."""
+        """Writes engine and entry; an entry with the same identity is replaced. Raises `InputError` if it cannot."""
         if not content:
             raise InputError(f"an engine of {identity.graph} without a byte is none")
         digest = hashlib.sha256(content).hexdigest()
@@ -122,7 +122,8 @@ class EngineStore:
         return entry
 
     def prove_writable(self) -> None:
-        """Before an engine is compiled, which takes minutes. Raises `InputError` where it could not be kept."""
+        """Checks before an engine is compiled, which takes minutes, that it can be kept. Raises `InputError` if
+        not."""
         with self._saying_what_fails(), self._writing():
             pass
 
@@ -134,7 +135,7 @@ class EngineStore:
             raise InputError(f"{self.folder}: engines cannot be written there ({error.strerror or error})") from None
 
     def _entries_or_none(self) -> list[Entry]:
-        """A damaged manifest is set aside: what it named is not trusted any more."""
+        """The entries; a damaged manifest is set aside, because what it names cannot be trusted any more."""
         try:
             return self.entries()
         except EngineDamaged:
@@ -142,7 +143,7 @@ class EngineStore:
             return []
 
     def faults(self, entry: Entry) -> tuple[str, ...]:
-        """What is wrong with an entry's file; empty where nothing is."""
+        """What is wrong with an entry's file; empty if nothing is."""
         try:
             self.read(entry)
         except EngineFault as fault:
@@ -150,8 +151,9 @@ class EngineStore:
         return ()
 
     def prune(self, unwanted: dict[str, str] | None = None) -> list[Removed]:
-        """Removes entries that cannot be served, those in `unwanted` (key of an identity -> why), and files no entry
-        names; a file that another entry names too stays. Raises `InputError` where the folder cannot be written."""
+        """Removes entries that cannot be served, those in `unwanted` (key of an identity -> why), and files that no
+        entry names; a file that another entry also names stays. Raises `InputError` if the folder cannot be
+        written."""
         if not self.folder.is_dir():
             raise InputError(f"{self.folder}: no such folder of engines")
         removed, kept = [], []
@@ -170,7 +172,7 @@ class EngineStore:
         return removed
 
     def _remove_files(self, kept: set[str], known: set[str]) -> list[Removed]:
-        """Takes away what is left over; other people's files stay."""
+        """Removes our leftover files; other people's files stay."""
         orphans = []
         for path in sorted(self.folder.iterdir()):
             ours = ENGINE_FILE.fullmatch(path.name) or path.name.startswith(".unfinished-")
@@ -183,7 +185,7 @@ class EngineStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One writer at a time, over processes. Readers do not wait."""
+        """Allows one writer at a time, across processes. Readers do not wait."""
         self.folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -194,7 +196,7 @@ class EngineStore:
 
 
 def _read_regular(descriptor: int, path: Path, size: int) -> bytes:
-    """All of a regular file of just this size."""
+    """All of a regular file that has exactly this size."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         raise EngineDamaged(f"{path}: is no regular file")

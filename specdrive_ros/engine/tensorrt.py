@@ -1,7 +1,7 @@
-"""Finding TensorRT: its own module on Jetson, DRIVE and data-centre GPUs, TensorRT for RTX elsewhere.
+"""Finds TensorRT: its own module on Jetson, DRIVE and data-centre GPUs, TensorRT for RTX elsewhere.
 
-Both have one API; what differs is collected here. The module is imported when it is asked for, never at the top
-of a file: nothing else of the package needs it.
+Both have the same API; the differences are collected here. The module is imported only on request, never at the top of
+a file: nothing else in the package needs it.
 """
 
 import re
@@ -22,7 +22,7 @@ _REMEDY = {
 
 @dataclass(frozen=True)
 class TensorRT:
-    """One of the two modules: `name` is tensorrt or tensorrt_rtx whichever package it was imported from."""
+    """One of the two modules: `name` is tensorrt or tensorrt_rtx, whichever package it was imported from."""
 
     name: str
     module: ModuleType
@@ -33,12 +33,12 @@ class TensorRT:
 
     @property
     def ahead_of_time(self) -> bool:
-        """Whether it builds for compute capabilities that are not at hand."""
+        """Whether it builds for compute capabilities that are not present."""
         return self.name == RTX
 
 
 def find_tensorrt(wanted: str = "auto") -> TensorRT:
-    """The module `wanted`; auto prefers tensorrt. Raises `InputError` where it is not installed or broken."""
+    """The module `wanted`; auto prefers tensorrt. Raises `InputError` if it is not installed or broken."""
     names = (PROPER, RTX) if wanted == "auto" else (wanted,)
     reasons = []
     for name in names:
@@ -72,7 +72,7 @@ def _is_absent(error: ImportError, name: str) -> bool:
 
 
 def make_logger(trt: ModuleType, keep: list[str]):
-    """A logger that keeps errors for the message of an exception and says nothing by itself."""
+    """A silent logger that keeps errors for the message of an exception."""
 
     class Logger(trt.ILogger):
         def __init__(self):
@@ -86,7 +86,7 @@ def make_logger(trt: ModuleType, keep: list[str]):
 
 
 def capabilities(trt: ModuleType) -> dict[str, object]:
-    """ "8.9" -> the module's name for it; empty where it builds for the GPU at hand only."""
+    """ "8.9" -> the module's name for it; empty if it only builds for the present GPU."""
     members = getattr(trt, "ComputeCapability", None)
     if members is None:
         return {}

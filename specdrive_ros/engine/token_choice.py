@@ -1,11 +1,12 @@
-"""The greedy choice of tokens, added to the text graph just before it is compiled: engines choose where logits lie.
+"""The greedy choice of tokens, added to the text graph just before it is compiled: engines choose where the logits
+are.
 
-The exported graphs stay as they are: on a CPU, logits are at hand anyway and only those of the accepted path are
-looked at. On a device 16 rows of a vocabulary of 150,000 are ten megabytes, their choices 128 bytes. The choice is
-the host's to the letter, the first of equal logits among the tokens that are not forbidden; half precision makes
-equal logits common, and what an engine's TopK does about them is not promised. Of logits that are no numbers the
-choice is the size of the vocabulary, which is no token. How a reasoning ends is no business of an engine
-(`decoding/rules.py`). Needs onnx; driving does not.
+The exported graphs stay as they are: on a CPU, logits are at hand anyway, and only those of the accepted path are
+read. On a device, 16 rows of a vocabulary of 150,000 are ten megabytes, their choices 128 bytes. The choice is exactly
+the host's: the first of equal logits among the tokens that are not forbidden. Half precision makes equal logits
+common, and what an engine's TopK does with them is not specified. If logits are NaN, the choice is the size of the
+vocabulary, which is no token. How a reasoning ends is not decided in an engine (`decoding/rules.py`). Needs onnx;
+driving does not.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Which files a recording is made of, and who reads each: by content, not by name. Decodes no message."""
+"""The files of a recording, and the reader for each: chosen by content, not by name. Decodes no message."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,11 +16,12 @@ ROS1_MAGIC = b"#ROSBAG"
 
 
 class NotABag(InputError):
-    """A path that holds no rosbag2 recording, or nothing that can be read of one."""
+    """Raised for a path that holds no rosbag2 recording, or one of which nothing can be read."""
 
 
 def read_metadata(path: Path, damage: list[str]) -> dict:
-    """metadata.yaml of a folder; empty where there is none or it cannot be used."""
+    """Contents of a folder's metadata.yaml; empty if there is none or it is unusable, which adds a line to
+    `damage`."""
     file = path / "metadata.yaml"
     if not file.is_file():
         return {}
@@ -34,7 +35,8 @@ def read_metadata(path: Path, damage: list[str]) -> dict:
 
 
 def find_files(path: Path, metadata: dict, damage: list[str]) -> list[Path]:
-    """In the order of recording: as metadata.yaml names them, else by name. Raises NotABag where there is none."""
+    """Storage files in order of recording: as metadata.yaml names them, else by name. Raises NotABag if there are
+    none."""
     if not path.exists():
         raise NotABag(f"bag {path}: no such file or folder; a rosbag2 folder, .mcap or .db3 is right")
     if path.is_file():
@@ -57,12 +59,12 @@ def _storage_files(folder: Path) -> list[Path]:
 
 
 def _natural_order(file: Path) -> list:
-    """bag_2 before bag_10."""
+    """Sort key that puts bag_2 before bag_10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def reader_of(file: Path) -> Callable[[Path, list[str]], Iterator[RawMessage]]:
-    """By content, not by name."""
+    """The reader for a file, chosen by content. Raises NotABag if there is none for it."""
     try:
         with file.open("rb") as stream:
             start = stream.read(16)
@@ -84,7 +86,7 @@ def _read_empty(file: Path, damage: list[str]) -> Iterator[RawMessage]:
 
 
 def unpack(stream, out, file: Path, damage: list[str]) -> None:
-    """A file that is compressed as a whole, from stream to stream, as far as it goes."""
+    """Decompresses a wholly compressed file from stream to stream, as far as possible."""
     try:
         zstandard.ZstdDecompressor().copy_stream(stream, out)
     except zstandard.ZstdError as error:

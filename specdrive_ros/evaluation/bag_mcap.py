@@ -1,6 +1,6 @@
-"""Messages of a recording in MCAP, front to back, as far as the file can be read.
+"""Reads the messages of an MCAP recording front to back, as far as the file is readable.
 
-Records have an opcode of one byte, a length of eight bytes and content; most lie inside chunks.
+A record is an opcode of one byte, a length of eight bytes and content; most records lie inside chunks.
 """
 
 import struct
@@ -22,14 +22,14 @@ MCAP_MAGIC = b"\x89MCAP0\r\n"
 
 
 class _Channels:
-    """Schemas and channels met so far in one file."""
+    """Schemas and channels read so far from one file."""
 
     def __init__(self):
         self._schemas: dict[int, str] = {}
         self._channels: dict[int, tuple[str, str, str]] = {}
 
     def take(self, opcode: int, content: bytes) -> RawMessage | None:
-        """Learn a schema or a channel, or make the message of this record."""
+        """Stores a schema or channel; returns the message if the record is one."""
         if opcode == Opcode.MESSAGE:
             channel, _, log_time_ns, _ = struct.unpack_from("<HIQQ", content)
             known = self._channels.get(channel)
@@ -45,7 +45,8 @@ class _Channels:
 
 
 def read_mcap(file: Path, damage: list[str]) -> Iterator[RawMessage]:
-    """Front to back, without the index: what a killed recorder or a cut copy left is read too."""
+    """Reads front to back, without the index, so that the remains of a killed recorder or a truncated copy are read
+    too."""
     channels = _Channels()
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -77,7 +78,7 @@ def _messages_of(channels: _Channels, records: list[tuple[int, bytes]]) -> Itera
 
 
 def _chunk_records(content: bytes, file: Path, damage: list[str]) -> Iterator[tuple[int, bytes]]:
-    """Records of a chunk, whole or cut; of a whole one only if its checksum is right."""
+    """(opcode, content) records of a chunk, complete or truncated; of a complete one only if its checksum is right."""
     if len(content) < 32:
         return
     _, _, unpacked_size, checksum, name_length = struct.unpack_from("<QQQII", content)
@@ -99,7 +100,7 @@ def _chunk_records(content: bytes, file: Path, damage: list[str]) -> Iterator[tu
 
 
 def _decompressed(compression: str, data: bytes) -> bytes | None:
-    """As far as the data reach; None where nothing comes out."""
+    """As much as the data give; None if nothing comes out."""
     try:
         if compression == "zstd":
             return zstandard.ZstdDecompressor().decompressobj().decompress(data)

@@ -1,4 +1,4 @@
-"""A message as it lies in a recording, and what every storage has in common. Knows no files."""
+"""A message as stored in a recording, and what all storage formats share. Knows no files."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class RawMessage(NamedTuple):
-    """One message as it lies in the file."""
+    """One message as stored in the file."""
 
     topic: str
     type: str
@@ -18,13 +18,14 @@ class RawMessage(NamedTuple):
 
 
 def canonical_type(kind: str) -> str:
-    """`sensor_msgs/Image` and `sensor_msgs::msg::Image` are `sensor_msgs/msg/Image`."""
+    """Makes `sensor_msgs/Image` and `sensor_msgs::msg::Image` into `sensor_msgs/msg/Image`."""
     parts = kind.replace("::", "/").split("/")
     return "/".join([parts[0], "msg", parts[-1]]) if len(parts) in (2, 3) else kind
 
 
 def plain_data(data: bytes) -> bytes:
-    """A message's bytes; CDR begins with a zero byte, a compressed message with zstd's mark."""
+    """A message's bytes, decompressed if needed: CDR begins with a zero byte, a compressed message with zstd's
+    magic."""
     if not isinstance(data, bytes):
         return b""
     if not data.startswith(ZSTD_MAGIC):

@@ -1,4 +1,4 @@
-"""Messages of a recording in SQLite, in the order of recording, as far as the file can be read."""
+"""Reads the messages of an SQLite recording in order of recording, as far as the file is readable."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def read_sqlite(file: Path, damage: list[str]) -> Iterator[RawMessage]:
-    """Messages; `damage` gets a line where the file ends before they do."""
+    """The messages; if the file breaks off, `damage` gets a line."""
     wal = file.with_name(file.name + "-wal")  # a killed recorder's last transactions
     mode = "mode=ro" if wal.is_file() and wal.stat().st_size else "mode=ro&immutable=1"
     try:

@@ -1,7 +1,7 @@
 """rosbag2 recordings without ROS: MCAP and SQLite, whole, split, compressed or damaged.
 
-Messages come in the order of their *header* stamps: a recorder writes them as they arrive. What can
-be read of a damaged recording is read, and `damage` says what is lost. Knows no camera and no car.
+Messages come in the order of their *header* stamps; a recorder writes them in order of arrival. Of a damaged
+recording, everything readable is read, and `damage` says what is lost. Knows no camera and no car.
 """
 
 import struct
@@ -29,16 +29,16 @@ LISTED_TOPICS = 20
 
 
 class TopicAbsent(InputError):
-    """A topic the recording does not have; the text lists those it has."""
+    """Raised for a topic that the recording does not have; the text lists those it has."""
 
 
 class WrongType(InputError):
-    """A topic of another type or serialization than asked for."""
+    """Raised for a topic whose type or serialization is not the one asked for."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic of a recording; `type` as in `sensor_msgs/msg/Image`, `count` the messages readable."""
+    """A topic of a recording; `type` as in `sensor_msgs/msg/Image`, `count` is the number of readable messages."""
 
     name: str
     type: str
@@ -51,7 +51,7 @@ class Topic:
 
 
 class BagMessage(NamedTuple):
-    """One message. stamp_ns: its header's stamp, else when it was recorded, nanoseconds."""
+    """One message. stamp_ns: stamp of its header, else time of recording, nanoseconds."""
 
     topic: str
     stamp_ns: int
@@ -59,15 +59,15 @@ class BagMessage(NamedTuple):
 
 
 def open_bag(path: Path | str) -> "Bag":
-    """Open a rosbag2 folder, with or without metadata.yaml, or a single .mcap or .db3 file.
+    """Opens a rosbag2 folder, with or without metadata.yaml, or a single .mcap or .db3 file.
 
-    Reads it once from end to end to know its topics and what of it is readable. Raises NotABag.
+    Reads it once from start to end to find its topics and what is readable. Raises NotABag.
     """
     return Bag(Path(path))
 
 
 class Bag:
-    """A recording. `damage` lists in plain lines what could not be read."""
+    """A recording. `damage` lists in plain words what could not be read."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -77,13 +77,13 @@ class Bag:
         self._unpacked: tempfile.TemporaryDirectory | None = None
         metadata = read_metadata(path, self.damage)
         self._files = [self._plain_file(file) for file in find_files(path, metadata, self.damage)]
-        self._stamps: dict[tuple[str, str, str], array] = {}  # of each topic, in file order
-        self._key_order = array("i")  # of each message, which entry of `_stamps` it belongs to
+        self._stamps: dict[tuple[str, str, str], array] = {}  # per topic, in file order
+        self._key_order = array("i")  # per message: index of its entry in `_stamps`
         self._scan(metadata.get("message_count"))
 
     @property
     def name(self) -> str:
-        """The folder's or file's name, for people."""
+        """Name of the folder or file, for people."""
         return self.path.resolve().name
 
     @property
@@ -91,7 +91,7 @@ class Bag:
         return tuple(Topic(*key, len(stamps)) for key, stamps in sorted(self._stamps.items()))
 
     def topic(self, name: str, types: Collection[str]) -> Topic:
-        """The topic of that name if it is of one of these types. Raises TopicAbsent or WrongType."""
+        """The topic of that name, if its type is one of these. Raises TopicAbsent or WrongType."""
         found = [topic for topic in self.topics if topic.name == name]
         if not found:
             raise TopicAbsent(f"bag {self.path}: no topic {name}; it has {self.listing()}")
@@ -104,22 +104,22 @@ class Bag:
         raise WrongType(f"bag {self.path}: {name} is {wrong.type}; {' or '.join(sorted(types))} is right")
 
     def listing(self, types: Collection[str] | None = None) -> str:
-        """Topics with their types in one line, all or of some types."""
+        """Topics with their types in one line, all or only of some types."""
         chosen = [topic for topic in self.topics if types is None or topic.type in types]
         more = [f"and {len(chosen) - LISTED_TOPICS} more"] if len(chosen) > LISTED_TOPICS else []
         return ", ".join([str(topic) for topic in chosen[:LISTED_TOPICS]] + more) or "none"
 
     def span(self, topics: Collection[str]) -> tuple[int, int]:
-        """Stamps of the first and the last message of these topics, nanoseconds."""
+        """Stamps of the first and last message of these topics, nanoseconds; (0, 0) if there are none."""
         stamps = [stamp for stamp in self._stamps_in_file_order(topics) if stamp != 0]
         return (min(stamps), max(stamps)) if stamps else (0, 0)
 
     def messages(self, topics: Collection[str]) -> Iterator[BagMessage]:
-        """Messages of these topics by header stamp; of equal stamps in the order of recording.
+        """Messages of these topics by header stamp; those with equal stamps in order of recording.
 
-        A message of a type this program does not know, or that does not decode, is skipped and
-        counted in `rejected`, as is one with no stamp among others that have one; where a whole
-        topic has none the time of recording counts. Memory holds only what is out of order.
+        Skipped and counted in `rejected`: messages of a type this program does not know, messages that do not decode,
+        and messages without a stamp if others of the topic have one; if a whole topic has none, the time of recording
+        counts. Memory holds only messages that are out of order.
         """
         self.rejected = Counter()
         wanted = (raw for raw in self._raw_messages() if raw.topic in topics)
@@ -145,7 +145,7 @@ class Bag:
             return
         try:
             message = self._types.deserialize_cdr(raw.data, raw.type)
-        except Exception:  # generated code over foreign bytes: any error means these bytes are no message
+        except Exception:  # generated code on foreign bytes: any error means that these bytes are no message
             self.rejected[UNREADABLE] += 1
             return
         yield BagMessage(raw.topic, stamp_ns, message)
@@ -169,7 +169,7 @@ class Bag:
             self.damage.append(f"{count} of {expected} recorded messages are readable")
 
     def _stamp_of(self, raw: RawMessage) -> int:
-        """Header stamp where the type begins with a header, else the time of recording."""
+        """Header stamp if the type begins with a header, else the time of recording; nanoseconds."""
         if raw.serialization != "cdr" or not self._has_header(raw.type) or len(raw.data) < 12:
             return raw.log_time_ns
         order = "<" if raw.data[1] & 1 else ">"
@@ -186,7 +186,7 @@ class Bag:
             yield from reader_of(file)(file, damage)
 
     def _plain_file(self, file: Path) -> Path:
-        """The file itself, or a temporary unpacked copy where it is compressed as a whole."""
+        """The file itself, or an unpacked temporary copy if it is compressed as a whole."""
         with file.open("rb") as stream:
             if stream.read(4) != ZSTD_MAGIC:
                 return file
@@ -205,7 +205,7 @@ def _message_types() -> Typestore:
 
 
 def _ranks(stamps: list[int]) -> list[int]:
-    """The place of each in sorted order; equal ones keep their order."""
+    """The rank of each stamp in sorted order; equal ones keep their order."""
     ranks = np.empty(len(stamps), np.int64)
     ranks[np.argsort(np.array(stamps, np.int64), kind="stable")] = np.arange(len(stamps))
     return ranks.tolist()

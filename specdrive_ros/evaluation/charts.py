@@ -1,7 +1,7 @@
-"""Inline SVG charts of comparisons: means with intervals, curves of several runs, stacked shares, heat maps.
+"""Inline SVG charts for comparisons: means with intervals, curves of several runs, stacked shares, heat maps.
 
-Colours come from the page or are told apart by a name beside them, so nothing is said by colour alone. Every function
-returns one `<svg>` element as text.
+Colours come from the page or have a name beside them, so nothing is shown by colour alone. Every function returns one
+`<svg>` element as text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ SHADES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#999999", "#56b4e9", "#d5
 
 
 def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], label: str, zero: bool = False) -> str:
-    """Dots with whiskers. rows: (name, mean, low, high); zero: a line at 0, for differences."""
+    """Dots with whiskers. rows: (name, mean, low, high); zero: draw a line at 0, for differences."""
     values = [value for _, *three in rows for value in three if value is not None] + [0.0] * zero
     low, high = min(values), max(values)
     margin = max(0.08 * (high - low), 1e-3)
@@ -37,7 +37,7 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], lab
 
 
 def curves(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], label: str, unit: str) -> str:
-    """Lines, each named at its end. series: name -> (places, values)."""
+    """Lines, each labelled at its end. series: name -> (positions on the axis, values)."""
     left, right, top, bottom, height = 60, 260, 22, 34, 260
     places, values = (np.concatenate([np.asarray(line[part], float) for line in series.values()]) for part in (0, 1))
     low, high = float(values.min()), float(values.max())
@@ -70,7 +70,7 @@ def curves(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], label:
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], label: str) -> str:
-    """Shares that add up to one, side by side; those of a twelfth and more have their number in them."""
+    """Shares that add up to one, side by side; those of one twelfth or more show their number."""
     parts, span = [], WIDTH - LEFT - 10
     for number, name in enumerate(names):
         x = LEFT + number * 135
@@ -93,7 +93,7 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], l
 
 
 def heat(values: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str) -> str:
-    """[rows, columns] as cells whose strength is the value (0 to the largest), each with its number."""
+    """[rows, columns] as cells shaded by value (from 0 to the largest), each with its number."""
     values = np.asarray(values, float)
     largest, wide = max(float(values.max()), 1e-9), (WIDTH - LEFT) / max(len(columns), 1)
     parts = [text(LEFT + (place + 0.5) * wide, 12, name, "middle") for place, name in enumerate(columns)]

@@ -2,10 +2,10 @@
 
     python -m specdrive_ros.evaluation.counterfactual --kind signal --model mini --cases 40
 
-On held-out approaches (seeds that `drive --seed` also takes; training never saw them) the same instant is shown
-twice: as it is, and with the lamp in the other colour (`signal`) or without the lead vehicle or the obstacle. A
-model that looks says what it is shown and plans accordingly. A signal counts where the light decides; a thing
-that is taken away counts where the expert would cover another distance without it.
+On held-out approaches (seeds that `drive --seed` also accepts; never seen in training) the same instant is shown
+twice: as it is, and with the lamp in the other colour (`signal`) or without the lead vehicle or the obstacle. A model
+that looks says what it is shown and plans accordingly. A signal counts if the light decides what to do; a removed
+thing counts if the expert would cover another distance without it.
 """
 
 import argparse
@@ -34,11 +34,11 @@ from specdrive_ros.sim.world import World
 from specdrive_ros.training.scenes import CAMERA, PHYSICS_STEP_S, expert_future
 
 OTHER_COLOUR = {"red": "green", "green": "red"}
-SEEN_BEFORE_M = 12.0  # frames are drawn from that much before the range, so that four are there at its beginning
+SEEN_BEFORE_M = 12.0  # frames are rendered from this far before the range, so that four are there at its start
 LEAST_SPEED_MPS = 4.0
-COMFORTABLE_BRAKING_MPS2 = 3.0  # nearer than this allows nobody could stop: no red is expected to do anything
+COMFORTABLE_BRAKING_MPS2 = 3.0  # with less room than this allows, nobody could stop: a red light would change nothing
 LEAST_CHANGE_M = 3.0  # of the distance planned in 6.4 s
-WORLDS_PER_CASE = 60  # so many worlds without a case: there is none to be found
+WORLDS_PER_CASE = 60  # after so many worlds per case without finding enough, give up
 THERE = "there"
 
 
@@ -46,8 +46,8 @@ THERE = "there"
 class Flip:
     """One instant shown twice. Distances are what the plan covers in 6.4 s, metres.
 
-    shown:     what there is in the pixels before the change: the lamp's colour, or THERE.
-    further:   1 where the plan should go further after the change, -1 where less far.
+    shown:     what the pixels show before the change: the lamp's colour, or THERE.
+    further:   1 if the plan should go further after the change, -1 if less far.
     """
 
     kind: str
@@ -63,12 +63,12 @@ class Flip:
 
     @property
     def text_follows(self) -> bool:
-        """Each sentence says what was shown, and only that."""
+        """Whether each sentence says what was shown, and only that."""
         return KINDS[self.kind].text_follows(self)
 
     @property
     def plan_follows(self) -> bool:
-        """The plan goes clearly further or less far, whichever the change asks for."""
+        """Whether the plan goes clearly further or less far, as the change demands."""
         return self.further * (self.distance_flipped_m - self.distance_m) > LEAST_CHANGE_M
 
 
@@ -76,14 +76,14 @@ class Flip:
 class Kind:
     """What can be changed in the pixels.
 
-    family:       the scenario in which it is met.
-    gap_range_m:  from the ego's front bumper to it, of the instants that are looked at.
-    every_frames: how often an approach is looked at.
-    thing:        world -> (id, gap m) of the thing that matters now; None where there is none.
-    flip:         (world, id) -> the picture with the change.
+    family:       the scenario family it occurs in.
+    gap_range_m:  range of gaps, from the ego's front bumper to the thing, at which instants are used.
+    every_frames: every how many frames of an approach an instant is used.
+    thing:        world -> (id, gap m) of the thing that matters now; None if there is none.
+    flip:         (world, id) -> the image with the change.
     state:        world -> what is shown.
     states:       the states wanted, in turn.
-    decides:      (world, id, gap m) -> 1 or -1, which way the change moves the plan; 0 where it decides nothing.
+    decides:      (world, id, gap m) -> 1 or -1, which way the change moves the plan; 0 if it decides nothing.
     text_follows: of a flip.
     """
 
@@ -111,7 +111,7 @@ def in_the_other_colour(world: World, thing: int) -> np.ndarray:
 
 
 def the_light_decides(world: World, thing: int, gap_m: float) -> int:
-    """The light, and nothing else, decides what to do, and there is still room to stop."""
+    """1 or -1 if the light alone decides what to do and there is still room to stop, else 0."""
     intent, speed = world.intent, world.ego.speed
     decides = (intent.signal in OTHER_COLOUR and speed >= LEAST_SPEED_MPS and intent.lead is None
                and speed ** 2 / (2 * gap_m) < COMFORTABLE_BRAKING_MPS2)
@@ -119,18 +119,18 @@ def the_light_decides(world: World, thing: int, gap_m: float) -> int:
 
 
 def names_the_colour_shown(flip: Flip) -> bool:
-    """Each sentence names the colour that was shown and not the other."""
+    """Whether each sentence names the colour that was shown and not the other."""
     colour, other = flip.shown, OTHER_COLOUR[flip.shown]
     return (colour in flip.reasoning and other not in flip.reasoning
             and other in flip.reasoning_flipped and colour not in flip.reasoning_flipped)
 
 
-# Things that are taken away
+# Things that are removed
 
 
 def taken_away(family: str, thing: Callable[[World], tuple[int, float] | None], *causes: str,
                gap_range_m: tuple[float, float] = (6.0, 35.0)) -> Kind:
-    """A thing that is not drawn in the second picture. causes: of the phrases that speak of it (sim/phrases.py)."""
+    """A thing that is not rendered in the second image. causes: of the phrases that mention it (sim/phrases.py)."""
 
     def text_follows(flip: Flip) -> bool:
         before, after = read_sentence(flip.reasoning), read_sentence(flip.reasoning_flipped)
@@ -151,13 +151,13 @@ def obstacle_ahead(world: World) -> tuple[int, float] | None:
 
 
 def person_ahead(world: World) -> tuple[int, float] | None:
-    """Who is at a crossing, or has stepped into the road."""
+    """The person at a crossing or in the road: (id, gap m)."""
     intent = world.intent
     return None if intent.person is None else (intent.person.id, intent.person_gap_m)
 
 
 def expert_differs(world: World, thing: int, gap_m: float) -> int:
-    """Which way the expert's next 6.4 s change without the thing; 0 where by less than LEAST_CHANGE_M."""
+    """Which way the expert's next 6.4 s change without the thing; 0 if by less than LEAST_CHANGE_M."""
     if world.ego.speed < LEAST_SPEED_MPS:
         return 0
     with_it, without_it = (np.linalg.norm(expert_future(each)[-1, :2]) for each in (world, without(world, thing)))
@@ -194,14 +194,14 @@ class Approach:
 
 
 class Recorder:
-    """The last frames and the odometry of a world; each frame drawn as it is and with the change."""
+    """The last frames and the odometry of a world; each frame rendered as it is and with the change."""
 
     def __init__(self, world: World, flip: Callable[[World, int], np.ndarray]):
         self.world, self.flip, self.history = world, flip, OdometryHistory()
         self.stamps, self.shown, self.flipped, self.things = (deque(maxlen=FRAMES_PER_CAMERA) for _ in range(4))
 
     def sense(self, thing: int | None) -> None:
-        """thing: draw a frame, this is what is changed in it; None draws none."""
+        """Adds odometry and, unless `thing` is None, a frame with and without the change to that thing."""
         ego, stamp_ns = self.world.ego, round(self.world.time_s * NANOSECONDS)
         self.history.add(stamp_ns, np.array([ego.x, ego.y, 0.0]), quaternion_from_yaw(ego.yaw), ego.speed)
         if thing is not None:
@@ -211,7 +211,8 @@ class Recorder:
             self.flipped.append(self.flip(self.world, thing))
 
     def observations(self) -> tuple[Observation, Observation] | None:
-        """(as it is, flipped); None while history or frames are missing, or another thing was changed before."""
+        """(as it is, flipped); None if history or frames are missing, or the frames were changed in different
+        things."""
         history = self.history.at(self.stamps[-1])
         if len(self.stamps) < FRAMES_PER_CAMERA or len(set(self.things)) > 1 or isinstance(history, Refusal):
             return None
@@ -240,9 +241,9 @@ def approaches(kind: Kind, seed: int) -> Iterator[Approach]:
 
 def flips(planner, kind_name: str, cases: int, first_seed: int = 0,
           on_flip: Callable[[Flip], None] = lambda flip: None) -> list[Flip]:
-    """One flip a world, the kind's states in turn as far as the worlds have them, until there are `cases`.
+    """One flip per world, the kind's states in turn as far as the worlds have them, until there are `cases`.
 
-    Raises InputError for a kind that is not known, WorkFailed where the worlds have too few.
+    Raises InputError for an unknown kind, WorkFailed if the worlds have too few cases.
     """
     if kind_name not in KINDS:
         raise InputError(f"--kind {kind_name}: not known; there are {', '.join(KINDS)}")
@@ -300,7 +301,7 @@ def run(args: argparse.Namespace) -> list[Flip]:
 
 
 def listing(found: list[Flip]) -> str:
-    """Every case as it is and changed, wrong ones marked, and the two shares."""
+    """Every case as it is and changed, with wrong ones marked, and the two shares."""
     lines = []
     for flip in found:
         wrong = " ".join(["text stays"] * (not flip.text_follows) + ["plan stays"] * (not flip.plan_follows))

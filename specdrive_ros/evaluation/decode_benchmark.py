@@ -1,9 +1,9 @@
-"""Ways of decoding against plain decoding on one machine in one run: same prompts, same networks, same text.
+"""Ways of decoding compared with plain decoding on one machine in one run: same prompts, same networks, same text.
 
-Prompts are cycles at 10 Hz of drives by the embedded world's expert, in order, so that a cycle has one before it. Each
-prompt is decoded by every method in turn; what the machine does meanwhile hits all alike. The time of a reasoning is
-what it adds to the prompt: prefill and decoding together, less the plain prefill's median, so that text which rides
-along in the prefill pays for what it adds there.
+Prompts are cycles at 10 Hz of drives by the embedded world's expert, in order, so that each cycle has a predecessor.
+Each prompt is decoded by every method in turn, so other load on the machine affects all alike. The time of a reasoning
+is what it adds to the prompt: prefill plus decoding, minus the median plain prefill, so that tokens carried along in
+the prefill pay for what they add there.
 """
 
 import time
@@ -35,12 +35,12 @@ CYCLES_PER_WORLD = 25
 TICK_S = 0.05
 WARM_UP = 3
 WIDTHS = (1, 4, 8, 16, 32, 64)
-FEW_ROWS = 4  # accepted between two proposals, for the cost of asking a draft
+FEW_ROWS = 4  # accepted between two proposals; used for the cost of asking a draft
 
 
 @dataclass
 class MethodResult:
-    """One way of decoding over all prompts; milliseconds a prompt of prefill and decoding together."""
+    """One way of decoding over all prompts; ms: milliseconds per prompt of prefill and decoding together."""
 
     draft: str
     ms: list[float] = field(default_factory=list)
@@ -53,7 +53,7 @@ class MethodResult:
     plans: list[Plan] = field(default_factory=list)
 
     def row(self, plain: "MethodResult") -> dict:
-        """The contract's row; `plain` is the same run's plain decoding."""
+        """The contract's row; `plain` is plain decoding in the same run."""
         ms, plain_ms = self.reasoning_ms(plain), plain.reasoning_ms(plain)
         return {
             "draft": self.draft,
@@ -79,7 +79,7 @@ class MethodResult:
 
 
 def _ratio(plain_ms: float, ms: float) -> float | None:
-    """None where the reasoning's time drowns in that of the prefill."""
+    """None if the reasoning's time is lost in the noise of the prefill's."""
     return round(float(plain_ms / ms), 3) if ms > 0 else None
 
 
@@ -93,8 +93,8 @@ def measure_methods(
     on_prompt: Callable[[], None] = lambda: None,
     also: Callable[[Observation], None] = lambda observation: None,
 ) -> list[MethodResult]:
-    """Every method on every prompt; plain decoding is always among them and comes first. also: is called with each
-    prompt behind them."""
+    """Runs every method on every prompt; plain decoding is always included and comes first. also: called with each
+    prompt after its decoding."""
     names = [NO_DRAFT, *(draft for draft in dict.fromkeys(drafts) if draft != NO_DRAFT)]
     folder = planner.settings.checkpoint
     decoders = [
@@ -129,7 +129,8 @@ def _note(result: MethodResult, plan: Plan, expected: tuple[int, ...]) -> None:
 
 
 def measured_costs(planner: Planner, repeat: int = 15) -> PassCosts:
-    """What passes of several widths take behind a prompt here and now. Wider ones never count as cheaper."""
+    """Measures what passes of several widths cost after a prompt, here and now. Wider passes never count as
+    cheaper."""
     observation = next(observations(planner, 0))
     state = planner.perceive(observation, {})
     ms = measure_passes(planner.networks, state.cache.length, state.rope_delta, WIDTHS, repeat)
@@ -138,8 +139,9 @@ def measured_costs(planner: Planner, repeat: int = 15) -> PassCosts:
 
 
 def measured_asking(planner: Planner, state: DecodingState, costs: PassCosts, repeat: int) -> dict[str, AskingCost]:
-    """What asking each network in the model's folder takes behind a prompt: first with all of it unread, then with a
-    few rows. The least of the repetitions, because other work on the machine only ever adds."""
+    """Measures what it costs to ask each network draft in the model's folder after a prompt: first with the whole
+    prompt unread, then with a few new rows. Takes the minimum over repetitions, because other load only ever adds
+    time."""
     found, folder = {}, planner.settings.checkpoint
     for name in (name for name in NETWORKS if draft_path(folder, name).is_dir()):
         (draft,) = load_company(name, planner.networks, planner.tokenizer, planner.rules, costs, folder).drafts
@@ -149,7 +151,7 @@ def measured_asking(planner: Planner, state: DecodingState, costs: PassCosts, re
 
 
 def _ask_twice(draft: Draft, state: DecodingState, nodes: int) -> tuple[float, float]:
-    """Milliseconds of the proposal behind the prompt's first word, and of the next one a few words later."""
+    """Milliseconds of the proposal after the first token of an answer, and of the next one a few tokens later."""
     first, words = len(state.prompt_ids), (0,) * (1 + FEW_ROWS)
     behind = text_positions(first, FEW_ROWS, state.rope_delta)
     taps = (state.taps, state.taps[:FEW_ROWS])
@@ -172,7 +174,7 @@ def _first(cycles: Iterator[Observation], count: int) -> Iterator[Observation]:
 
 
 def observations(planner: Planner, seed: int) -> Iterator[Observation]:
-    """Cycles of one world after the other, without end; families in turn, seeds of worlds no training sees."""
+    """Cycles of one world after another, endlessly; families in turn, from seeds that training never uses."""
     families = planner.settings.scenarios or FAMILIES
     number = 0
     while True:
@@ -182,7 +184,7 @@ def observations(planner: Planner, seed: int) -> Iterator[Observation]:
 
 
 def _drive(family: str, seed: int, cameras: Sequence[str]) -> Iterator[Observation]:
-    """A world driven by its expert, a cycle every 0.1 s once there is a history."""
+    """A world driven by its expert: a cycle every 0.1 s once there is a history."""
     world = make_world(family, seed)
     check_cameras(cameras)
     history, frames, stamps, cycles, tick = OdometryHistory(), {name: [] for name in cameras}, [], 0, 0

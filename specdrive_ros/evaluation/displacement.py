@@ -1,8 +1,8 @@
 """How far plans are from what was then driven: ADE and FDE in metres, in the ground plane.
 
-The future is the recording's own odometry, resampled in time into the ego frame at t0. Constant
-velocity is the baseline that any planner must beat; constant turn rate and velocity is the one that a planner
-with eyes on the curve must beat. Knows nothing of bags and of models.
+The future is the recording's own odometry, resampled in time into the ego frame at t0. Constant velocity is the
+baseline that any planner must beat; constant turn rate and velocity is the one that a planner must beat that sees the
+curve. Knows nothing about bags and models.
 """
 
 from array import array
@@ -21,18 +21,18 @@ from specdrive_ros.observation.history import POSITION_SLACK_M
 from specdrive_ros.observation.observation import EgoHistory
 from specdrive_ros.shapes import HISTORY_STEP_S, NANOSECONDS, WAYPOINT_TIMES_S
 
-HORIZONS = {"1s": 10, "3s": 30, "6.4s": 64}  # name in summary.json -> waypoints up to and with it
-DIRECTION_STEPS = 2  # the last 0.2 s of history tell where the velocity points
-TURN_STEPS = 5  # the last 0.5 s tell how fast it turns: over less, the noise of a heading is too much of it
-STANDING_M = 0.01  # less than that in 0.2 s has no direction
+HORIZONS = {"1s": 10, "3s": 30, "6.4s": 64}  # name in summary.json -> number of waypoints up to that horizon
+DIRECTION_STEPS = 2  # the last 0.2 s of history give the direction of the velocity
+TURN_STEPS = 5  # the last 0.5 s give the turn rate: over less, heading noise dominates
+STANDING_M = 0.01  # less movement than this in 0.2 s has no direction
 WAYPOINTS_NS = np.round(WAYPOINT_TIMES_S * NANOSECONDS).astype(np.int64)
 
 
 class OdometryTrace:
-    """All odometry of a recording, in rising stamps; compact: 64 bytes a sample.
+    """All odometry of a recording, with ascending stamps; 64 bytes per sample.
 
-    max_gap_s:     a future with a longer silence in it is not known from there on.
-    max_speed_mps: nor is one with a faster move between two samples.
+    max_gap_s:     a future is unknown from the first longer silence on.
+    max_speed_mps: and from the first faster move between two samples on.
     """
 
     def __init__(self, max_gap_s: float = 0.5, max_speed_mps: float = 100.0):
@@ -45,19 +45,19 @@ class OdometryTrace:
         return len(self._stamps)
 
     def add(self, stamp_ns: int, xyz: np.ndarray, quaternion: np.ndarray) -> None:
-        """A sample newer than all before, or one more of the newest stamp, which replaces it."""
+        """Adds a sample newer than all before, or another one with the newest stamp, which replaces it."""
         if self._stamps and stamp_ns == self._stamps[-1]:
             del self._stamps[-1:], self._poses[-7:]
         self._stamps.append(stamp_ns)
         self._poses.extend([*xyz, *quaternion])
 
     def pose_at(self, t0_ns: int) -> tuple[np.ndarray, np.ndarray]:
-        """Position [3] and unit quaternion [4] at t0; needs two samples."""
+        """Position [3] (m) and unit quaternion [4] (x, y, z, w) at t0; needs two samples."""
         xyz, quaternion = interpolate_poses(*self._around(t0_ns, t0_ns), np.array([t0_ns], np.int64))
         return xyz[0], quaternion[0]
 
     def future(self, t0_ns: int) -> np.ndarray:
-        """[n, 3] metres in the ego frame at t0, at t0 + 0.1 s …, as far as the odometry goes, n <= 64."""
+        """[n, 3] metres in the ego frame at t0, at t0 + 0.1 s …, as far as the odometry is known; n <= 64."""
         stamps, xyz, quaternions = self._around(t0_ns, t0_ns + int(WAYPOINTS_NS[-1]))
         at_ns = t0_ns + WAYPOINTS_NS
         at_ns = at_ns[at_ns <= self._known_until(stamps, xyz)]
@@ -66,7 +66,7 @@ class OdometryTrace:
         return in_frame(points, origin[0], matrix_from_quaternion(turn[0]))
 
     def _around(self, first_ns: int, last_ns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The samples that enclose this stretch, at least two."""
+        """The samples that enclose this interval, at least two."""
         stamps = np.array(self._stamps, np.int64)
         start = max(min(int(np.searchsorted(stamps, first_ns, "right")) - 1, len(stamps) - 2), 0)
         end = max(int(np.searchsorted(stamps, last_ns, "left")) + 1, start + 2)
@@ -74,7 +74,7 @@ class OdometryTrace:
         return stamps[start:end], poses[:, :3], poses[:, 3:]
 
     def _known_until(self, stamps: np.ndarray, xyz: np.ndarray) -> int:
-        """The last stamp before a gap or a leap."""
+        """The last stamp before a gap or a jump."""
         apart_ns = np.diff(stamps)
         moved_m = np.linalg.norm(np.diff(xyz, axis=0), axis=1)
         leap = moved_m > self._max_speed_mps * apart_ns / NANOSECONDS + POSITION_SLACK_M
@@ -83,7 +83,7 @@ class OdometryTrace:
 
 
 def constant_velocity(history: EgoHistory) -> np.ndarray:
-    """[64, 3] metres in the ego frame at t0: the speed of odometry goes on where the ego was moving to."""
+    """[64, 3] metres in the ego frame at t0: the odometry's speed continues in the direction the ego was moving."""
     moved = history.xyz[-1] - history.xyz[-1 - DIRECTION_STEPS]
     distance_m = np.linalg.norm(moved)
     forward = np.array([np.copysign(1.0, history.speed_mps), 0.0, 0.0])
@@ -92,8 +92,8 @@ def constant_velocity(history: EgoHistory) -> np.ndarray:
 
 
 def constant_turn_rate_and_velocity(history: EgoHistory) -> np.ndarray:
-    """[64, 3] metres in the ego frame at t0: an arc from the present heading, at the speed of odometry and the
-    mean turn rate of the last 0.5 s."""
+    """[64, 3] metres in the ego frame at t0: an arc from the present heading, at the odometry's speed and the mean
+    turn rate of the last 0.5 s."""
     yaw = yaw_from_matrix(history.rotation[[-1 - TURN_STEPS, -1]])
     turn_rate = wrap_angle(yaw[1] - yaw[0]) / (TURN_STEPS * HISTORY_STEP_S)  # rad/s, left positive
     turned = turn_rate * WAYPOINT_TIMES_S
@@ -101,16 +101,16 @@ def constant_turn_rate_and_velocity(history: EgoHistory) -> np.ndarray:
 
 
 def displacements(xyz: np.ndarray, future: np.ndarray) -> np.ndarray:
-    """[n] metres in the ground plane between waypoints [64, 3] and a future [n, 3]."""
+    """[n] metres in the ground plane between waypoints [64, 3] and a future [n, 3], n <= 64."""
     return np.linalg.norm(xyz[:len(future), :2] - future[:, :2], axis=1)
 
 
 def displacement_summary(errors: list[np.ndarray], baseline: list[np.ndarray]) -> dict:
     """The contract's `trajectory` part.
 
-    errors, baseline: per plan [n] metres of plan and of constant velocity, as far as the future is
-    known. A horizon counts the plans whose future reaches it and is null without any; `evaluated`
-    counts those of the shortest horizon, `evaluated_at` those of each.
+    errors, baseline: per plan, [n] metres of the plan and of constant velocity, as far as the future is known. A
+    horizon counts the plans whose future reaches it and is null if there are none; `evaluated` counts those of the
+    shortest horizon, `evaluated_at` those of each.
     """
     at = {name: [k for k, row in enumerate(errors) if len(row) >= n] for name, n in HORIZONS.items()}
 

@@ -1,8 +1,8 @@
 """Closed-loop driving of the embedded world: results of scenarios, and the offline loop.
 
-`drive_offline` runs world, planner and controller in one thread with the world's own clock: no ROS, no
-waiting, the same result every time. Training judges checkpoints with it. The drive over ROS fills the same
-`ScenarioResult`s, so that both end in the same summary, report and recording. Knows nothing of ROS.
+`drive_offline` runs world, planner and controller in one thread on the world's own clock: no ROS, no waiting, the same
+result every time. Training uses it to judge checkpoints. The drive over ROS fills the same `ScenarioResult`s, so both
+end in the same summary, report and recording. Knows nothing about ROS.
 """
 
 import time
@@ -54,11 +54,11 @@ class DrivenCycle:
     """One planning cycle of a drive.
 
     time_s:    since the scenario began, at t0.
-    rgb:       uint8 [H, W, 3], the newest frame of the first camera; None once it has been let go.
+    rgb:       uint8 [H, W, 3], the newest frame of the first camera; None once dropped.
     pose:      x m, y m, yaw rad of the rear axle in the map at t0.
     speed_mps: at t0.
     source:    "planned", "republished" or "stop".
-    note:      why it is not a plan of its own; empty where it is.
+    note:      why the plan is not the planner's own; empty if it is.
     """
 
     time_s: float
@@ -73,7 +73,7 @@ class DrivenCycle:
 
 @dataclass(frozen=True, eq=False)
 class ScenarioResult:
-    """How one scenario went. `outcome` is one of the contract's names, `why` says it in words."""
+    """How one scenario went. `outcome` is one of the contract's names, `why` explains it in words."""
 
     name: str
     seed: int
@@ -98,7 +98,7 @@ def list_scenarios(
 ) -> list[tuple[str, int]]:
     """(family, world seed) to drive: the families in turn, `repeat` times; the n-th repeat has seed + n.
 
-    Raises InputError for a name that is no family ("all" is `every`) and for seeds outside 0 … 999,999.
+    Raises InputError for a name that is no family ("all" means `every`) and for seeds outside 0 … 999,999.
     """
     families = choose_families(names, every)
     if repeat < 1:
@@ -110,9 +110,10 @@ def list_scenarios(
 
 @dataclass
 class InputCounts:
-    """Messages that came in and observations that were lost; filled while driving.
+    """Messages received and observations dropped; filled in while driving.
 
-    rejected: input -> reason -> messages that the planner refused. Offline nothing is a message, so nothing is.
+    rejected: input -> reason -> number of messages that the planner refused. Empty offline, where nothing is a
+              message.
     """
 
     frames: int = 0
@@ -122,12 +123,12 @@ class InputCounts:
 
 
 class DriveListener(Protocol):
-    """Whoever wants to know of a drive while it runs; `DriveLog` is one."""
+    """Anything that follows a drive while it runs; `DriveLog` is one."""
 
     counts: InputCounts
 
     def on_event(self, event: dict) -> None:
-        """An event of `ScenarioPlayback`."""
+        """Called for an event of `ScenarioPlayback`."""
 
     def on_cycle(self, cycle: DrivenCycle) -> None: ...
 
@@ -153,14 +154,14 @@ def drive_all_offline(
     latency_s: float = 0.0,
     make: Callable[[str, int], World] = make_world,
 ) -> None:
-    """Drives (family, seed) after (family, seed), each to its end.
+    """Drives one (family, seed) after another, each to its end.
 
-    A plan is made every 0.1 s of world time and takes effect `latency_s` after its t0; while one is in the
-    making the newest observation waits, as in the planner node. Time that the machine takes does not count.
+    A plan is made every 0.1 s of world time and takes effect `latency_s` after its t0; while one is being made, the
+    newest observation waits, as in the planner node. Time that the machine takes does not count.
 
     seconds: ends a scenario as a timeout after this much world time under the planner's command.
     make:    makes the world of a family and seed.
-    Raises InputError where the planner wants a camera that the embedded world does not have.
+    Raises InputError if the planner wants a camera that the embedded world does not have.
     """
     check_cameras(planner.cameras)
     playback = ScenarioPlayback(scenarios, listener.on_event, PlaybackConfig(max_s=seconds or 0.0), make)
@@ -185,10 +186,10 @@ class _OfflineCar:
         self.controller = TrajectoryController()
         self.frames = {name: deque(maxlen=FRAMES_PER_CAMERA) for name in planner.cameras}
         self.stamps_ns: deque[int] = deque(maxlen=FRAMES_PER_CAMERA)
-        self.pending: Plan | None = None  # in the making until t0 + latency
+        self.pending: Plan | None = None  # being made until t0 + latency
 
     def think(self) -> DrivenCycle | None:
-        """Senses and, when it is time, plans; returns the cycle when one was planned."""
+        """Senses and, when due, plans; returns the cycle if one was planned."""
         now_ns = self.playback.stamp_ns
         self._sense(now_ns)
         self._accept_finished(now_ns)
@@ -197,7 +198,7 @@ class _OfflineCar:
         return cycle
 
     def act(self) -> None:
-        """Commands the car and lets one tick pass."""
+        """Commands the car and advances one tick."""
         now_ns = self.playback.stamp_ns
         wanted = self.controller.command(now_ns, now_ns)
         self.playback.take_command(Command(wanted.acceleration_mps2, wanted.curvature_per_m))
@@ -242,7 +243,7 @@ class _OfflineCar:
 
 
 def plan_or_stop(planner: Planner, observation: Observation) -> tuple[Plan, str]:
-    """The planner's plan, or a comfortable stop and what is wrong with the plan, as the planner node does."""
+    """(plan, fault): the planner's plan, or a comfortable stop and the plan's fault, as in the planner node."""
     begun = time.perf_counter()
     plan = planner.plan(observation)
     fault = check_plan(plan, observation)
@@ -252,16 +253,16 @@ def plan_or_stop(planner: Planner, observation: Observation) -> tuple[Plan, str]
 
 
 def ego_trajectory(plan: Plan) -> EgoTrajectory:
-    """The plan as the controller takes it."""
+    """The plan in the form the controller takes."""
     return EgoTrajectory(plan.t0_ns, WAYPOINT_TIMES_S, plan.xyz[:, :2], plan.yaw, plan.speed_mps)
 
 
-# What became of it
+# The results
 
 
 @dataclass
 class _Scenario:
-    """A scenario while it is driven. `ended` is its outcome event."""
+    """A scenario while it is being driven. `ended` is its outcome event."""
 
     name: str
     seed: int
@@ -270,14 +271,14 @@ class _Scenario:
     ended: dict | None = None
 
     def let_go_of_pictures(self) -> None:
-        """Keeps only those that the report may show: pictures take the memory of a long drive."""
+        """Keeps only images that the report may show: images take most of the memory of a long drive."""
         kept = set(choose_cycles([cycle.plan.reasoning for cycle in self.cycles], PICTURES_PER_SCENARIO))
         self.cycles = [
             cycle if index in kept else replace(cycle, rgb=None) for index, cycle in enumerate(self.cycles)
         ]
 
     def result(self) -> ScenarioResult:
-        """A scenario that was cut short counts as a timeout, and says so."""
+        """The result; a scenario that was cut short counts as a timeout, and says so."""
         if self.ended is not None:
             ended = self.ended
             how = ended["outcome"], ended["why"], ended["distance_m"], ended["seconds"]
@@ -290,9 +291,9 @@ class _Scenario:
 
 
 class DriveLog:
-    """Gathers a drive while it runs: the recording as it goes, results for summary and report.
+    """Collects a drive while it runs: writes the recording, and keeps results for summary and report.
 
-    A cycle belongs to the scenario in which its t0 lies, also when it comes after that one's end.
+    A cycle belongs to the scenario that contains its t0, even if it arrives after that scenario's end.
     """
 
     def __init__(self, recording: DriveRecording | None = None):
@@ -330,7 +331,7 @@ class DriveLog:
 
 
 def report_cycles(result: ScenarioResult, camera: PinholeCamera | None) -> list[ReportCycle]:
-    """The scenario's cycles as the report shows them, each with the path that was then driven."""
+    """The scenario's cycles in the form the report shows, each with the path that was then driven."""
     key = scenario_key(result.name, result.seed)
     poses = np.array([(cycle.time_s, *cycle.pose) for cycle in result.cycles]).reshape(-1, 4)
     return [
@@ -342,7 +343,7 @@ def report_cycles(result: ScenarioResult, camera: PinholeCamera | None) -> list[
 
 
 def driven_after(poses: np.ndarray, index: int) -> np.ndarray:
-    """[n, 3] metres in the ego frame at row `index`: where the rear axle was in the 6.4 s from then on.
+    """[n, 3] metres in the ego frame at row `index`: where the rear axle was during the following 6.4 s.
 
     poses: [N, 4] time s, x m, y m, yaw rad.
     """

@@ -1,9 +1,9 @@
 """Compares this implementation of the target with reference numbers, array by array.
 
-Works on any folder laid out as `golden/alpamayo_A` (a checkpoint in the released layout, its inputs, and what the
-reference made of them at every stage) or as `golden/drafts_A` (a target, drafts, and what theirs made of them). Each
-stage is computed through the same code that trains and drives (PyTorch, float32) from the stage's own inputs, so
-that an error shows where it arises. Knows no other layout, and not how a stage is computed (`golden_stages.py`,
+Works on any folder laid out as `golden/alpamayo_A` (a checkpoint in the released layout, its inputs, and the
+reference's results at every stage) or as `golden/drafts_A` (a target, drafts, and the reference's results for them).
+Each stage is computed by the same code that trains and drives (PyTorch, float32), from the stage's own inputs, so that
+an error shows where it arises. Knows no other layout, and not how a stage is computed (`golden_stages.py`,
 `golden_drafts.py`).
 
     ./specdrive golden test/golden/alpamayo_A
@@ -37,7 +37,7 @@ STAGES = {
     "expected_edge": golden_stages.recompute_edge,
     "expected_unicycle": golden_stages.recompute_unicycle,
 }
-# Names of inputs: not compared where a stage does not compute them.
+# Names of inputs: not compared if a stage does not compute them.
 GIVEN = frozenset((
     "images", "camera_indices", "ego_history_xyz", "ego_history_rot", "noise", "noise3", "x_probe", "t_probe",
     "case_names", "xyz", "logit_positions", "seed", "max_new_tokens", "history_xyz", "history_rot",
@@ -48,7 +48,7 @@ GIVEN = frozenset((
 
 @dataclass(frozen=True)
 class Comparison:
-    """One array: largest absolute error, its tolerance, and what else is to be said."""
+    """One array: largest absolute error, its tolerance, and a note."""
 
     array: str
     error: float
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare_folder(folder: str | Path) -> list[Comparison]:
-    """Every array of a golden folder, stage by stage. Raises `InputError` for a folder of another layout."""
+    """Compares every array of a golden folder, stage by stage. Raises `InputError` for a folder of another layout."""
     folder, holds_drafts = Path(folder), (Path(folder) / "PARAMS.json").is_file()
     check = check_draft_layout if holds_drafts else check_layout
     check(folder)
@@ -93,7 +93,7 @@ def _compare_drafts(reference: DraftReference) -> list[Comparison]:
 
 
 def check_draft_layout(folder: Path) -> Path:
-    """The folder, if it has a target and something that drafts made."""
+    """The folder, if it has a target and arrays of drafts. Raises InputError otherwise."""
     if not (folder / "target" / "config.json").is_file() or not any(
         any(folder.glob(f"{pattern}.safetensors")) for pattern in golden_drafts.STAGES
     ):
@@ -105,7 +105,7 @@ def check_draft_layout(folder: Path) -> Path:
 
 
 def check_layout(folder: Path) -> Path:
-    """The folder, if its layout is known."""
+    """The folder, if its layout is known. Raises InputError otherwise."""
     if not folder.is_dir():
         raise InputError(
             f"{folder} is no folder; it should be laid out as one of: {'; '.join(KNOWN_LAYOUTS)}"
@@ -134,7 +134,7 @@ def compare_stage(
 
 
 def compare(name: str, expected: object, ours: object, tolerance: float) -> Comparison:
-    """Texts differ or not; numbers must be of one shape and finite in the same places."""
+    """Texts are equal or not; numbers must have the same shape and be finite in the same places."""
     expected, ours = np.asarray(expected), np.asarray(ours)
     if expected.shape != ours.shape:
         return Comparison(

@@ -1,6 +1,6 @@
-"""The stages of a golden folder of drafts: our value and the tolerance of every array that its files hold.
+"""The stages of a golden folder of drafts: our value and the tolerance of every array in its files.
 
-One function a family of files; the names are those of the files' arrays. Proposals go through the very classes that
+One function per family of files, with the arrays' names as in the files. Proposals go through the same classes that
 drive, on the PyTorch runtime. What only the decoding loop makes (`e2e/`, `eagle_verify/`) is not computed here.
 """
 
@@ -95,7 +95,7 @@ def recompute_tree(reference: DraftReference, file: str) -> Outcome:
 
 
 class _Tree:
-    """One proposal with all that the reference tells of it; node 0 is the root."""
+    """One proposal with everything the reference records about it; node 0 is the root."""
 
     def __init__(self, draft: Eagle3Draft, context, size: int):
         self.candidates = draft.candidates(context, size - 1)
@@ -125,7 +125,7 @@ class _Tree:
         }
 
     def leaf_paths(self) -> np.ndarray:
-        """[leaves, deepest + 1] nodes from the root to each leaf, -1 behind."""
+        """[leaves, deepest + 1] nodes from the root to each leaf, padded with -1."""
         leaves = np.setdiff1d(np.arange(len(self.tokens)), self.parents)
         paths = np.full((len(leaves), self.depths.max() + 1), -1)
         for row, leaf in enumerate(leaves):
@@ -135,7 +135,7 @@ class _Tree:
 
 
 def _verified(reference: DraftReference, tree: _Tree, prompt: np.ndarray) -> Outcome:
-    """The target over the tree, and what greedy verification keeps of it."""
+    """The target's pass over the tree, and what greedy verification accepts of it."""
     size, known = len(tree.tokens), len(prompt)
     seen = np.tril(np.ones((known + size, known + size), bool))
     seen[known:, known:] = tree.seen
@@ -169,7 +169,7 @@ def recompute_training_time_test(reference: DraftReference, file: str) -> Outcom
     seen = np.tril(np.ones((ids.shape[1],) * 2, bool)) & given["attention_mask"][:, None].astype(bool)
     target_logits, entering = reference.run_target(ids, seen)
     taps = torch.cat([entering[tap] for tap in draft.config.tap_layers], -1)
-    rope = DraftRope("flat", draft.config.head_dim, 10000.0)  # the reference trainer knows no other
+    rope = DraftRope("flat", draft.config.head_dim, 10000.0)  # the reference trainer has no other
     passes = TrainingTimeTest(
         draft,
         lambda tokens: torch.from_numpy(reference.embed(tokens.numpy())),
@@ -197,7 +197,7 @@ def recompute_training_time_test(reference: DraftReference, file: str) -> Outcom
 
 
 def recompute_rounds(reference: DraftReference, file: str) -> Outcome:
-    """Three rounds of DFlash, each from the reference's own block and features."""
+    """The DFlash rounds of a file, each from the reference's own block and features."""
     given, weights = reference.arrays(file), file.rpartition("_")[2]
     network = reference.draft(f"dflash/draft_{weights}")
     draft = DFlashDraft(TorchDFlash(network, reference.head.numpy()), reference.embed)
@@ -268,7 +268,7 @@ def recompute_block_training(reference: DraftReference, file: str) -> Outcome:
         "accuracy_den": (blocks.supervised.sum(), EXACT),
         **_block_losses(reference, draft, given, blocks, context),
     }
-    if which.endswith("dpace"):  # another weighting, which this implementation has not got
+    if which.endswith("dpace"):  # another weighting, not implemented here
         outcome = {name: value for name, value in outcome.items() if name not in _WEIGHTED}
     return outcome
 
@@ -289,7 +289,7 @@ def _block_losses(reference, draft, given, blocks, context: np.ndarray) -> Outco
     loss = dflash_loss(logits, blocks.labels, blocks.weights)
     loss.total.backward()
     gradients = _gradients(draft)
-    kept = blocks.mask.any(-1)[:, 0]  # what a block that was not kept comes to is nobody's business
+    kept = blocks.mask.any(-1)[:, 0]  # what a block that was not kept computes does not matter
     return {
         "context_features": (taps, CLOSE),
         "draft_hidden": (_where_kept(states, given.get("draft_hidden"), kept), CLOSE),
@@ -343,7 +343,7 @@ def _context(known: np.ndarray, newest: int, taps: np.ndarray, first: int) -> Si
 
 
 class _Spy:
-    """A draft's networks that remember what every pass gave."""
+    """Wraps a draft's networks and remembers the result of every pass."""
 
     def __init__(self, networks: TorchEagle3):
         self.networks, self.passes = networks, []

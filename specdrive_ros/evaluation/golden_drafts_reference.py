@@ -1,7 +1,7 @@
 """A golden folder of drafts: its target (a plain Qwen3), its drafts, its arrays.
 
-Text only, so all three axes of M-RoPE are one, and the target is the one of transformers. Knows neither what the
-reference expects nor by how much it may differ.
+Text only, so the three axes of M-RoPE coincide, and the target is that of transformers. Knows neither the expected
+values nor the tolerances.
 """
 
 from functools import cached_property
@@ -50,7 +50,7 @@ class DraftReference:
 
     @property
     def pad(self) -> int:
-        """The token that fills up short rows."""
+        """The token that pads short rows."""
         return self._released["pad_token_id"]
 
     @cached_property
@@ -66,11 +66,11 @@ class DraftReference:
         return self.embedding[token_ids]
 
     def draft(self, path: str) -> Eagle3 | DFlash:
-        """A draft of the folder by its place in it, loaded anew."""
+        """Loads a draft by its path in the folder."""
         return load_draft_network(self.folder / path, self.text)
 
     def files(self, pattern: str) -> list[str]:
-        """Array files by pattern, as paths without the suffix."""
+        """Array files that match a pattern, as paths without the suffix."""
         found = sorted(self.folder.glob(f"{pattern}.safetensors"))
         return [str(path.relative_to(self.folder).with_suffix("")) for path in found]
 
@@ -84,7 +84,7 @@ class DraftReference:
     def run_target(
         self, token_ids: np.ndarray, seen: np.ndarray | None = None, positions: np.ndarray | None = None
     ) -> tuple[Tensor, list[Tensor]]:
-        """ids [B, T] -> logits [B, T, vocabulary] and the state entering each layer, [B, T, E], and the last one.
+        """ids [B, T] -> logits [B, T, vocabulary], and the states [B, T, E] entering each layer and leaving the last.
 
         seen: [B, T, T] bool, None is causal; positions: [B, T].
         """

@@ -1,7 +1,7 @@
-"""A golden folder, and the passes of the target that follow from its inputs.
+"""A golden folder, and the target's passes that follow from its inputs.
 
-Reads `checkpoint/`, `backbone/`, the arrays and `meta.json`; runs every pass once, whichever stages need it.
-Knows neither what the reference expects of a pass nor by how much it may differ.
+Reads `checkpoint/`, `backbone/`, the arrays and `meta.json`; runs every pass once, whichever stages need it. Knows
+neither the expected values nor the tolerances.
 """
 
 import zipfile
@@ -25,8 +25,8 @@ from specdrive_ros.target.tokens import TargetTokenizer
 
 @dataclass(frozen=True)
 class Greedy:
-    """N steps of plain greedy decoding: tokens [N], logits [N, vocabulary], hidden [N, E], and the keys and
-    values of the prompt and the tokens."""
+    """N steps of plain greedy decoding: tokens [N], logits [N, vocabulary], hidden [N, E], and the keys and values of
+    the prompt and the tokens."""
 
     tokens: np.ndarray
     logits: np.ndarray
@@ -35,7 +35,7 @@ class Greedy:
 
 
 class Reference:
-    """A golden folder and what this implementation makes of its inputs, each pass computed once."""
+    """A golden folder and this implementation's results for its inputs, each pass computed once."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -77,7 +77,7 @@ class Reference:
 
     @property
     def history(self) -> tuple[np.ndarray, np.ndarray]:
-        """Positions [poses, 3] and rotations [poses, 3, 3]."""
+        """Positions [poses, 3] (m) and rotations [poses, 3, 3] in the ego frame at t0."""
         return self.inputs["ego_history_xyz"][0, 0], self.inputs["ego_history_rot"][0, 0]
 
     @property
@@ -120,7 +120,7 @@ class Reference:
 
     @cached_property
     def greedy(self) -> Greedy:
-        """As many steps as the reference took."""
+        """Greedy decoding with as many steps as the reference took."""
         if self.has("expected_greedy"):
             return self._decode_greedily(len(self.arrays("expected_greedy")["tokens"]))
         return self._decode_greedily(int(self.meta["settings"]["max_new_tokens"]))
@@ -137,7 +137,7 @@ class Reference:
         return Greedy(np.array(tokens), torch.stack(logits).numpy(), torch.stack(states).numpy(), key_values)
 
     def extend(self, token_ids: Tensor, past: KeyValues) -> TextOutput:
-        """A pass over tokens [B, T] after cached ones."""
+        """The pass over tokens [B, T] that follow the cached ones."""
         positions = text_positions(past[0][0].shape[2], token_ids.shape[1], self.prompt.rope_delta)
         positions = torch.from_numpy(positions)[:, None].expand(3, len(token_ids), -1)
         return self.target.text_forward(self.target.embed(token_ids), positions, past=past)
@@ -148,8 +148,8 @@ class Reference:
         return np.where(forbidden, -np.inf, logits)
 
     def stopped_tokens(self, limit: int | None = None) -> np.ndarray:
-        """What the reference's stop rule leaves of the greedy tokens: up to one past `<|traj_future_start|>`,
-        to the end of text, or to `limit`."""
+        """The greedy tokens that the reference's stop rule keeps: up to one past `<|traj_future_start|>`, to the end
+        of text, or to `limit`."""
         tokens = self.greedy.tokens
         ends = [
             np.flatnonzero(tokens == self.tokenizer.traj_future_start)[:1] + 2,
@@ -159,16 +159,16 @@ class Reference:
         return tokens[: int(min(np.concatenate(ends)))]
 
     def greedy_run(self, limit: int | None = None) -> "Run":
-        """The greedy tokens up to where they stop, ready for the expert."""
+        """The greedy tokens up to where they stop, ready for the action expert."""
         sequence = np.concatenate([self.prompt.token_ids, self.stopped_tokens(limit)])
         return Run(self, sequence[None], self.greedy.key_values)
 
 
 class Run:
-    """Generated sequences [B, prompt + N], handed over to the expert as the reference does.
+    """Generated sequences [B, prompt + N], handed over to the action expert as in the reference.
 
-    The expert reads the cache of all but the last token; from the token after `<|traj_future_start|>` on the
-    cache is hidden. Without that token everything is visible and one position is skipped.
+    The expert reads the cache of all tokens but the last; from the token after `<|traj_future_start|>` on, the cache
+    is hidden. Without that token everything is visible and one position is skipped.
     """
 
     def __init__(self, reference: Reference, sequences: np.ndarray, key_values: KeyValues):
@@ -193,7 +193,7 @@ class Run:
         return torch.stack(states)
 
     def velocities_at(self, states: np.ndarray) -> Tensor:
-        """At given states [steps + 1, B, waypoints, 2], so that an error does not grow along the way."""
+        """Velocities at given states [steps + 1, B, waypoints, 2], so that errors do not accumulate along the path."""
         times = flow_times(len(states) - 1)[:-1]
         return torch.stack([self.velocity(x, time) for x, time in zip(torch.from_numpy(states), times)])
 
@@ -201,7 +201,7 @@ class Run:
         return self.reference.target.velocity(x, _flow_time(x, time), *self._given)
 
     def expert_pass(self, x: Tensor, time: float) -> tuple[Tensor, list[Tensor], Tensor]:
-        """What enters the expert, what leaves each of its layers, and what leaves it."""
+        """The expert's input, the output of each of its layers, and its final output."""
         target = self.reference.target
         entering = target.action_in_proj(x, _flow_time(x, time))
         with _outputs_of(target.expert.layers) as layers:
@@ -214,7 +214,7 @@ class Run:
 
 
 def _flow_time(x: Tensor, time: float) -> Tensor:
-    """[B, 1, 1]: one flow time for every row of x."""
+    """[B, 1, 1]: the same flow time for every row of x."""
     return torch.full((len(x), 1, 1), float(time))
 
 
@@ -225,7 +225,7 @@ def first_slots(key_values: KeyValues, slots: int) -> KeyValues:
 
 @contextmanager
 def _outputs_of(modules: nn.ModuleList):
-    """Collects what each of the modules returns, in the order they run."""
+    """Collects what each of the modules returns, in the order in which they run."""
     outputs: list[Tensor] = []
     hooks = [module.register_forward_hook(lambda _, __, output: outputs.append(output)) for module in modules]
     try:

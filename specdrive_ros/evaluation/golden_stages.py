@@ -1,7 +1,7 @@
-"""The stages of a golden folder: our value and the tolerance of every array that its files hold.
+"""The stages of a golden folder: our value and the tolerance of every array in its files.
 
-One function a file; the names are those of the file's arrays. Knows neither the file's values, except where
-a stage starts from them, nor how values are compared.
+One function per file, with the arrays' names as in the file. Knows neither the file's values, except where a stage
+starts from them, nor how values are compared.
 """
 
 import numpy as np
@@ -23,13 +23,13 @@ from specdrive_ros.target.unicycle import (
 
 EXACT = 0.0
 ACTIVATION = 1e-4  # hidden states, logits, keys and values, velocities at given x
-ACTION = 1e-3  # of a free-running sample
+ACTION = 1e-3  # of a sample that runs freely from the noise
 POSITION_M = 1e-3
-SPEED_MPS = HEADING_RAD = 1e-3  # least squares in float32 against ours in float64 …
+SPEED_MPS = HEADING_RAD = 1e-3  # least squares in float32 compared with ours in float64 …
 FLOAT32_FIT = 2e-3  # … and differentiated once more, to accelerations and curvatures
 FLOAT64_FIT = 1e-6
 GREY_LEVEL = 1.0
-GREY_SHARE = 0.005  # of resized values may differ by one grey level
+GREY_SHARE = 0.005  # of the resized values may differ by one grey level
 ROUNDING = 1e-6
 
 Outcome = dict[str, tuple[object, float]]  # array name -> (our value, tolerance)
@@ -126,7 +126,7 @@ def recompute_key_values(reference: Reference) -> Outcome:
     kept = first_slots(run.key_values, offset)
     ours, expected = _checksums(kept), reference.arrays("expected_kv").get("checksums")
     if expected is not None and expected.shape == ours.shape:
-        # Relative to the sums of absolute values and squares.
+        # Relative to the sums of absolute values and of squares.
         ours = expected + (ours - expected) / np.maximum(expected[..., [1, 1, 2]], 1.0)
     return {
         "shape": (run.key_values[0][0].shape, EXACT),
@@ -157,7 +157,7 @@ def _probes(run: Run) -> Outcome:
 
 
 def _action_of(run: Run, noise: np.ndarray, given: dict[str, np.ndarray]) -> Outcome:
-    """The hand-over to the expert, and the trajectory it makes of the noise."""
+    """The hand-over to the expert, and the trajectory it makes from the noise."""
     reference, batch = run.reference, len(run.raw)
     space, path = reference.config.action_space, run.sample_path(noise)
     action = path[-1].numpy()
@@ -185,7 +185,8 @@ def _action_of(run: Run, noise: np.ndarray, given: dict[str, np.ndarray]) -> Out
 
 
 def recompute_sampled(reference: Reference) -> Outcome:
-    """The sampled tokens are given (they hang on the reference's random generator); what follows is ours."""
+    """The sampled tokens are given (they depend on the reference's random generator); everything after them is
+    ours."""
     given = reference.arrays("expected_sampled")
     sequences, settings = given["sequences_raw"], reference.meta["settings"]["sampling"]
     generated = torch.from_numpy(sequences[:, reference.prompt_length : -1])
@@ -207,7 +208,7 @@ def recompute_sampled(reference: Reference) -> Outcome:
 
 
 def recompute_edge(reference: Reference) -> Outcome:
-    """Greedy runs that a limit ends: the text cut short, or the trajectory's start as the last token."""
+    """Greedy runs ended by a limit: the text cut short, or the trajectory's start as the last token."""
     given, outcome = reference.arrays("expected_edge"), {}
     for name in sorted({key.rpartition(".")[0] for key in given}):
         arrays = {key.rpartition(".")[2]: value for key, value in given.items() if key.startswith(f"{name}.")}
@@ -278,13 +279,13 @@ def _keys_and_values(key_values: KeyValues) -> Outcome:
 
 
 def _checksums(key_values: KeyValues) -> np.ndarray:
-    """[layers, key/value, (sum, sum of absolutes, sum of squares)] in float64."""
+    """[layers, key/value, (sum, sum of absolute values, sum of squares)] in float64."""
     flat = np.array([[tensor.double().flatten().numpy() for tensor in pair] for pair in key_values])
     return np.stack([flat.sum(-1), np.abs(flat).sum(-1), (flat**2).sum(-1)], axis=-1)
 
 
 def _scores(logits: np.ndarray, settings: dict) -> np.ndarray:
-    """What the reference samples from: temperature, then top-k, then top-p."""
+    """The scores that the reference samples from: temperature, then top-k, then top-p."""
     scores = logits / settings["temperature"]
     if top_k := settings.get("top_k"):
         smallest = np.partition(scores, -top_k, axis=-1)[..., -top_k, None]
@@ -293,7 +294,7 @@ def _scores(logits: np.ndarray, settings: dict) -> np.ndarray:
 
 
 def _nucleus(scores: np.ndarray, top_p: float) -> np.ndarray:
-    """-inf where the likelier tokens already hold `top_p` of the probability."""
+    """The scores, with -inf for tokens once more likely ones hold `top_p` of the probability."""
     order = np.argsort(scores, axis=-1)
     ranked = np.take_along_axis(scores, order, axis=-1)
     shares = np.exp(ranked - ranked[..., -1:])
@@ -306,7 +307,7 @@ def _nucleus(scores: np.ndarray, top_p: float) -> np.ndarray:
 
 
 def _chain_of_causation(reference: Reference, sequence: np.ndarray) -> str:
-    """The text between `<|cot_start|>` and `<|cot_end|>`; empty when it never ends."""
+    """The text before `<|cot_end|>`; empty if the reasoning never ends."""
     generated = list(sequence[reference.prompt_length :])
     end = reference.tokenizer.cot_end
     return reference.tokenizer.decode(generated[: generated.index(end)]) if end in generated else ""

@@ -1,10 +1,11 @@
-"""What a token costs, and how many come with a pass, in ever longer reasonings: does the advantage fade?
+"""Cost per token, and tokens per pass, for ever longer reasonings: does the advantage fade?
 
-The tokens that end a reasoning are forbidden, so that every method writes just as many words: this measures cost, and
-acceptance on a text that goes on where the model would have stopped. Acceptance on thoughts that are long by nature
-takes a model that was taught them (`data lengthen`, docs/tutorials/training_mini.md), and `own_ends`: each reasoning
-then ends where the model ends it, and a length is only where it is cut off. Greedy, each prompt decoded alone by every
-method, plain decoding always among them; beside wall time CPU time is taken, which other work touches less.
+The tokens that end a reasoning are forbidden, so that every method writes the same number of tokens. This measures
+cost, and acceptance on a text that goes on where the model would have stopped. To measure acceptance on reasonings
+that are long by nature, take a model trained on them (`data lengthen`, docs/tutorials/training_mini.md) and
+`own_ends`: each reasoning then ends where the model ends it, and a length is only the limit. Greedy; each prompt is
+decoded alone by every method, plain decoding always included. CPU time is taken besides wall time, because other load
+affects it less.
 """
 
 import csv
@@ -27,14 +28,14 @@ from specdrive_ros.evaluation.plots import lines_over
 from specdrive_ros.evaluation.report_page import page, table, write_page
 
 LENGTHS = (20, 64, 128, 256, 512)
-APART = 25  # cycles between two prompts: one of each world
+APART = 25  # cycles between two prompts, so that each world gives one
 COLUMNS = ("draft", "rope", "length", "tokens", "target_passes", "accepted_length", "accepted_length_beyond",
            "ms_per_token",
            "ms_per_token_beyond", "cpu_ms_per_token", "speedup", "identical")  # fmt: skip
 
 
 def endless(rules: ReasoningRules, tokens: int) -> ReasoningRules:
-    """Rules under which a reasoning has just so many tokens, the two that close it included."""
+    """Rules under which a reasoning has exactly this many tokens, its two closing tokens included."""
     forbidden = rules.forbidden.copy()
     forbidden[[rules.cot_end, rules.future_start, rules.end_of_turn]] = True
     return replace(rules, forbidden=forbidden, max_new_tokens=tokens)
@@ -57,9 +58,11 @@ def measure_lengths(
     planner: Planner, drafts: Sequence[str], lengths: Sequence[int], prompts: int, *, costs: PassCosts, seed: int = 0,
     own_ends: bool = False, on_reasoning: Callable[[], None] = lambda: None,
 ) -> list[LongResult]:  # fmt: skip
-    """Every method at every length on every prompt, plain decoding first. The planner must have been loaded for the
-    longest one. own_ends: the model may end a reasoning before its length. Raises `InputError` for a carry-over: no
-    prompt here has one before it."""
+    """Runs every method at every length on every prompt, plain decoding first.
+
+    The planner must have been loaded for the longest length. own_ends: the model may end a reasoning before its
+    length. Raises `InputError` for a carry-over draft: no prompt here has a predecessor.
+    """
     names = [NO_DRAFT, *(draft for draft in dict.fromkeys(drafts) if draft != NO_DRAFT)]
     if carried := [name for name in names if CARRYOVER in check_names(name)]:
         raise InputError(f"bench long: {carried[0]} has nothing to carry over, prompts stand alone; name it without")
@@ -91,8 +94,8 @@ def _decode(planner, observation, rules: ReasoningRules, result: LongResult, exp
 
 
 def rows_of(results: Sequence[LongResult]) -> list[dict]:
-    """A row a method and length. `…_beyond` counts what lies behind the length before: the text's end, not its mean;
-    None where no reasoning went so far."""
+    """One row per method and length. `…_beyond` counts only what lies beyond the previous length, i.e. the end of the
+    text, not its mean; None if no reasoning went that far."""
     plain = {result.length: result for result in results if result.draft == NO_DRAFT}
     rows, before = [], None
     for result in results:
@@ -123,7 +126,8 @@ def _row(result: LongResult, before: LongResult | None, plain: LongResult) -> di
 
 
 def write_files(folder: Path, document: dict) -> list[Path]:
-    """`long.csv` and `long.html` with the table and two plots. Raises `InputError` where they cannot be written."""
+    """Writes `long.csv` and `long.html` with the table and two plots. Raises `InputError` if they cannot be
+    written."""
     rows = document["rows"]
     paths = [folder / "long.csv", folder / "long.html"]
     try:

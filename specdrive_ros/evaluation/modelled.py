@@ -1,8 +1,9 @@
-"""What ways of decoding would bring where a wide pass costs what a narrow one does, as on a large GPU. A model, not a
-measurement: passes are counted here with trees as wide as such a machine makes worth while; their time is not taken.
+"""What ways of decoding would gain where a wide pass costs the same as a narrow one, as on a large GPU. A model, not a
+measurement: passes are counted here with trees as wide as pay off on such a machine; their time is not measured.
 
-The unit is a pass of the target. A pass of n rows costs 1, text that rides along in the prefill nothing, and a proposal
-of a network the passes it runs times its share of the target's layers. Vision, prefill and action head are left out.
+The unit is one pass of the target. A pass of n rows costs 1, tokens carried along in the prefill cost nothing, and a
+network's proposal costs its passes times its share of the target's layers. Vision, prefill and action head are left
+out.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,8 @@ class Modelled:
 
 
 class GpuModel:
-    """Decodes every prompt again with flat pass costs. one_row_ms: of a pass here, for what a draft's passes weigh."""
+    """Decodes every prompt again under flat pass costs. one_row_ms: time of a one-row pass here, used to weigh a
+    draft's passes."""
 
     def __init__(self, planner: Planner, drafts: Sequence[str], one_row_ms: float):
         costs = PassCosts((1, WIDEST), (one_row_ms, one_row_ms))

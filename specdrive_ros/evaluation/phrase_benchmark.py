@@ -1,9 +1,9 @@
-"""How far a phrasebook alone comes on a text of chains of causation: no model, no network.
+"""How far a phrasebook alone gets on a text of chains of causation: no model, no network.
 
-Five random 80/20 splits with repeats kept: learn four fifths, write the rest with the phrasebook's proposals, as the
-decoding loop would: a pass writes the target's own token and, of the proposal below it, as much as agrees. The first
-token of a sentence is thus given, as the prefill gives it; `guessed` counts as if it were not, and each sentence began
-with a pass over guesses.
+Five random 80/20 splits, repetitions kept: learn four fifths, then write the rest with the phrasebook's proposals as
+the decoding loop would: a pass writes the target's own token and as much of the proposal after it as agrees. The first
+token of a sentence is thus given, as by the prefill; `guessed` counts as if it were not, and each sentence began with
+a pass over guesses.
 """
 
 import re
@@ -18,7 +18,7 @@ from specdrive_ros.draft.phrasebook import Phrasebook
 from specdrive_ros.errors import InputError
 
 SPLITS, HELD_OUT, BLOCK = 5, 0.2, 16
-SHAPES = (("chain", BLOCK), ("tree", 16), ("tree", 60), ("tree", 128))  # rows of a pass, the root's included
+SHAPES = (("chain", BLOCK), ("tree", 16), ("tree", 60), ("tree", 128))  # rows of a pass, the root included
 LEAST_SENTENCES = 10
 END = 0
 
@@ -27,7 +27,7 @@ Propose = Callable[[Sequence[int]], TokenTree]
 
 @dataclass(frozen=True)
 class PhraseResult:
-    """One shape over all splits. unseen: only of sentences that the phrasebook had not learnt."""
+    """One shape over all splits. unseen: only sentences that the phrasebook had not learnt."""
 
     shape: str
     rows: int
@@ -43,7 +43,7 @@ class PhraseResult:
 
 
 def words_as_tokens(lines: Sequence[str]) -> list[tuple[int, ...]]:
-    """Words and punctuation marks as tokens, closed by the end token."""
+    """Words and punctuation marks as token ids, each sentence closed by the end token."""
     ids: dict[str, int] = {}
     return [
         (*(ids.setdefault(word, len(ids) + 1) for word in re.findall(r"\w+|[^\w\s]", line)), END) for line in lines
@@ -51,7 +51,7 @@ def words_as_tokens(lines: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def measure_phrases(sentences: Sequence[tuple[int, ...]], seed: int = 0) -> list[PhraseResult]:
-    """sentences: token ids with the end token. Raises `InputError` for too few."""
+    """sentences: token ids including the end token. Raises `InputError` if there are too few."""
     if len(sentences) < LEAST_SENTENCES:
         raise InputError(f"{len(sentences)} sentences: at least {LEAST_SENTENCES} are needed to learn and to measure")
     splits = [_split(sentences, seed + number) for number in range(SPLITS)]
@@ -60,7 +60,7 @@ def measure_phrases(sentences: Sequence[tuple[int, ...]], seed: int = 0) -> list
 
 
 def _split(sentences, seed: int) -> tuple[list, list]:
-    """Four fifths to learn, one fifth to write."""
+    """(to learn, to write): four fifths and one fifth."""
     order = np.random.default_rng(seed).permutation(len(sentences))
     held_out = max(1, round(HELD_OUT * len(sentences)))
     return [sentences[index] for index in order[held_out:]], [sentences[index] for index in order[:held_out]]
@@ -95,10 +95,10 @@ def _proposals(book: Phrasebook, shape: str, nodes: int) -> Propose:
 
 
 def count_passes(sentence: Sequence[int], propose: Propose, *, guess_first: bool = False) -> int:
-    """Passes of the target that write a sentence with these proposals."""
+    """Passes of the target that it takes to write a sentence with these proposals."""
     written, passes = 0, 0
     while written < len(sentence):
-        own = 0 if guess_first else 1  # the target's own token comes before its proposal, or behind it
+        own = 0 if guess_first else 1  # the target's own token comes before its proposal, or after it
         tree = propose(sentence[: written + own])
         written += own + agreeing(tree, sentence[written + own :]) + (1 - own)
         passes += 1

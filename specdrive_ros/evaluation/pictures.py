@@ -1,4 +1,4 @@
-"""Camera pictures with the plan drawn into them. Knows the camera's projection, nothing of HTML."""
+"""Camera images with the plan drawn into them. Knows the camera's projection, nothing about HTML."""
 
 import base64
 
@@ -8,7 +8,7 @@ import numpy as np
 from specdrive_ros.plan import Plan
 from specdrive_ros.sim.pinhole import PinholeCamera, project
 
-PICTURE_WIDTH = 560  # pixels; small pictures are enlarged to about this, large ones reduced
+PICTURE_WIDTH = 560  # pixels; smaller images are enlarged to about this, larger ones reduced
 JPEG_QUALITY = 82
 RIBBON_HALF_WIDTH_M = 0.85
 NEAR_X_IN_EGO_M = 0.5
@@ -17,9 +17,9 @@ RIBBON_OPACITY = 0.45
 
 
 def picture_of_plan(rgb: np.ndarray, camera: PinholeCamera | None, plan: Plan) -> np.ndarray:
-    """rgb: uint8 [H, W, 3] as the camera saw it. Returns it resized, with the plan as a ribbon on the road.
+    """rgb: uint8 [H, W, 3] as the camera saw it. Returns it resized, with the plan drawn as a ribbon on the road.
 
-    Without a camera model the picture stays without a plan.
+    Without a camera model, no plan is drawn.
     """
     scale = PICTURE_WIDTH / rgb.shape[1]
     way = cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
@@ -30,7 +30,7 @@ def picture_of_plan(rgb: np.ndarray, camera: PinholeCamera | None, plan: Plan) -
 
 
 def data_uri(rgb: np.ndarray) -> str:
-    """The picture as JPEG inside a `data:` address."""
+    """The image as JPEG in a `data:` URI."""
     _, encoded = cv2.imencode(".jpg", rgb[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
     return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
 
@@ -64,7 +64,7 @@ def _draw_ribbon(picture: np.ndarray, camera: PinholeCamera, plan: Plan, scale: 
 
 
 def _side_of_plan(plan: Plan, offset_m: float) -> np.ndarray:
-    """The plan shifted to one side, four points a waypoint, the ego itself first."""
+    """The plan shifted to one side (m, left positive), four points per waypoint, the ego itself first: [n, 3]."""
     xyz = np.vstack([np.zeros((1, 3)), plan.xyz])
     yaw = np.concatenate([[0.0], plan.yaw])
     sideways = np.stack([-np.sin(yaw), np.cos(yaw), np.zeros_like(yaw)], 1)

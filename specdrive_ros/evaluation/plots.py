@@ -1,7 +1,7 @@
 """Small inline SVG plots: latency bars, a line over time, lines of several methods, a bird's-eye view.
 
-Colours come from the page (CSS classes and variables), so the plots follow its light or dark theme.
-Knows nothing of plans or summaries; every function returns one `<svg>` element as text.
+Colours come from the page (CSS classes and variables), so the plots follow its light or dark theme. Knows nothing
+about plans or summaries; every function returns one `<svg>` element as text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ BIRDS_EYE_ASPECT, BEHIND_M = 0.5, 4.0
 def latency_bars(rows: Sequence[tuple[str, dict[str, float]]], deadline_ms: float) -> str:
     """Horizontal bars: solid to the median, pale to p99, a tick at the maximum.
 
-    rows: (stage, {"median", "p90", "p99", "max"} in ms). The axis ends at the largest p99 or the deadline;
-    a maximum beyond it is an arrow at the edge.
+    rows: (stage, {"median", "p90", "p99", "max"} in ms). The axis ends at the largest p99 or the deadline; a maximum
+    beyond that is an arrow at the edge.
     """
     left, right, row_height, width = 60, 190, 24, 640
     limit_ms = 1.05 * max([deadline_ms] + [row["p99"] for _, row in rows])
@@ -60,10 +60,10 @@ def _ms(value: float) -> str:
 def line_over_time(
     times_s: np.ndarray, values: np.ndarray, unit: str, marks_s: Sequence[float] = ()
 ) -> str:
-    """A line with its axes; `marks_s` are instants worth a tick (the reasoning changed).
+    """A line with axes; `marks_s` are instants to mark (where the reasoning changed).
 
-    The vertical line of class `cursor` is for the page's script to move; `data-x` of the figure has the
-    mapping from seconds to its coordinates as "offset scale".
+    The vertical line of class `cursor` is moved by the page's script; `data-x` of the figure holds the mapping from
+    seconds to its coordinates as "offset scale".
     """
     left, right, top, bottom, width, height = 36, 8, 8, 20, 1100, 150
     start, end = float(times_s[0]), max(float(times_s[-1]), float(times_s[0]) + 0.1)
@@ -92,9 +92,10 @@ def line_over_time(
 def lines_over(
     at: np.ndarray, series: Mapping[str, Sequence[float]], label: str, unit: str
 ) -> str:
-    """Lines of several methods over one axis from 0, each named beside its end, which tells them apart without colour.
+    """Lines of several methods over one axis from 0, each labelled at its end, so that they can be told apart without
+    colour.
 
-    at: [n] places on the axis; series: name -> [n] values in `unit`; label: of the axis.
+    at: [n] positions on the axis; series: name -> [n] values in `unit`; label: of the axis.
     """
     left, right, top, bottom, width, height = 40, 250, 24, 34, 1000, 300
     values = np.array(list(series.values()), float)
@@ -117,7 +118,7 @@ def lines_over(
 
 
 def _spread(places: np.ndarray, apart: float) -> np.ndarray:
-    """The places in their order, moved down where two are nearer than `apart`."""
+    """The positions in their order, moved down where two are closer than `apart`."""
     spread, last = np.array(places, float), -np.inf
     for index in np.argsort(places, kind="stable"):
         spread[index] = last = max(spread[index], last + apart)
@@ -125,7 +126,7 @@ def _spread(places: np.ndarray, apart: float) -> np.ndarray:
 
 
 def birds_eye_range(paths: Sequence[np.ndarray]) -> float:
-    """How far ahead views must look for all these paths ([n, 2+] metres in the ego frame) to fit."""
+    """How far ahead (m) views must reach for all these paths ([n, 2+] metres in the ego frame) to fit."""
     points = np.vstack([np.zeros((1, 2)), *(path[:, :2] for path in paths)])
     points = np.abs(points[np.isfinite(points).all(1)])
     farthest, widest = points.max(0)
@@ -134,7 +135,7 @@ def birds_eye_range(paths: Sequence[np.ndarray]) -> float:
 
 
 def birds_eye(plan_xy: np.ndarray, driven_xy: np.ndarray | None, ahead_m: float, dots: np.ndarray) -> str:
-    """From above, driving direction up: the plan, what was then driven, the ego car, a 10 m grid.
+    """Seen from above, driving direction up: the plan, what was then driven, the ego car, a 10 m grid.
 
     plan_xy, driven_xy: [n, 2] metres in the ego frame at t0 (x forward, y left).
     dots: rows of the plan to mark (each full second).
@@ -174,7 +175,7 @@ def _points(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _ticks(lowest: float, highest: float, about: int) -> np.ndarray:
-    """Round numbers, about that many, within the range."""
+    """Round numbers within the range, about that many."""
     raw = (highest - lowest) / about
     magnitude = 10.0 ** np.floor(np.log10(raw))
     step = magnitude * next(factor for factor in (1, 2, 5, 10) if factor * magnitude >= raw * 0.999)

@@ -1,4 +1,4 @@
-"""What a process holds: memory, threads, open files, processor time. Reads /proc; Linux only."""
+"""What a process uses: memory, threads, open files, processor time. Reads /proc; Linux only."""
 
 import os
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ _STEAL = 8  # column of /proc/stat's first line
 
 @dataclass(frozen=True)
 class Usage:
-    """One look at a process."""
+    """A snapshot of a process."""
 
     memory_mib: float  # resident
     threads: int
     files: int
-    cpu_s: float  # since it began
-    waited_s: float = 0.0  # that its threads could have run and were not let, all together; 0 where Linux does not tell
+    cpu_s: float  # since the process began
+    waited_s: float = 0.0  # runnable but not scheduled, summed over its threads; 0 if Linux does not tell
 
 
 def usage_of(pid: int) -> Usage:
-    """Raises FileNotFoundError where the process has ended."""
+    """Snapshot of the process `pid`. Raises FileNotFoundError if it has ended."""
     folder = Path(f"/proc/{pid}")
     resident = int((folder / "statm").read_text().split()[1])
     fields = (folder / "stat").read_text().rpartition(")")[2].split()
@@ -36,18 +36,18 @@ def usage_of(pid: int) -> Usage:
 
 
 def waited_s(pid: int) -> dict[int, float]:
-    """Thread -> seconds it could have run and was not let, of the threads that run now."""
+    """Thread id -> seconds it was runnable but not scheduled, for the threads alive now."""
     waited = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:
             waited[int(path.parent.name)] = int(path.read_text().split()[1]) / 1e9
-        except (OSError, IndexError):  # it has ended meanwhile
+        except (OSError, IndexError):  # it has ended in the meantime
             continue
     return waited
 
 
 def stolen_s() -> float:
-    """Seconds that a virtual machine's processors were lent to another machine since it started, all together."""
+    """Seconds for which a virtual machine's processors ran another machine instead (steal time), summed since boot."""
     try:
         return int(Path("/proc/stat").read_text().split(maxsplit=_STEAL + 1)[_STEAL]) / TICKS_PER_S
     except (OSError, IndexError, ValueError):

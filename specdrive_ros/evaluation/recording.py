@@ -1,7 +1,7 @@
-"""An MCAP file of a drive that Foxglove and `ros2 bag` open: camera, odometry, plan and reasoning.
+"""Writes an MCAP file of a drive that Foxglove and `ros2 bag` can open: camera, odometry, plan and reasoning.
 
-Messages are CDR with their definitions inside the file: no ROS is needed, neither to write nor to read it.
-Everything is stamped t0. Knows plans and pictures, nothing of worlds or processes.
+Messages are CDR with their definitions in the file: no ROS is needed, neither to write nor to read it. Everything is
+stamped t0. Knows plans and images, nothing about worlds or processes.
 """
 
 import math
@@ -28,7 +28,7 @@ ROLE = "/carla/ego_vehicle"
 
 @dataclass(frozen=True)
 class RecordedPose:
-    """The rear axle in the map at t0: m, m, rad; speed in m/s."""
+    """Pose of the rear axle in the map at t0: m, m, rad; speed in m/s."""
 
     x: float
     y: float
@@ -39,7 +39,7 @@ class RecordedPose:
 class DriveRecording:
     """Writes one file; a context manager.
 
-    camera: its name; with `role` and the frames the defaults give the topics of the live graph.
+    camera: its name; the defaults of `role` and the frames give the topics of the live graph.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class DriveRecording:
         self._file.close()
 
     def write_scenario(self, stamp_ns: int, text: str) -> None:
-        """A line of text on what begins or ended at this time."""
+        """Writes a line of text on what began or ended at this time."""
         self._write("/sim/scenario", stamp_ns, self._message("std_msgs/msg/String", data=text))
 
     def write_cycle(self, rgb: np.ndarray, plan: Plan, pose: RecordedPose, source: str = "planned") -> None:
-        """rgb: uint8 [H, W, 3] as seen at t0; source: a name of `SOURCES`."""
+        """Writes one planning cycle. rgb: uint8 [H, W, 3] as seen at t0; source: a name from `SOURCES`."""
         t0_ns = plan.t0_ns
         self._write(f"{self.role}/{self.camera}/image/compressed", t0_ns, self._image(t0_ns, rgb))
         self._write("/tf", t0_ns, self._transform(t0_ns, pose))
@@ -204,7 +204,7 @@ class DriveRecording:
 
 
 def _typestore():
-    """The common interfaces of ROS 2 with this package's own messages."""
+    """The common interfaces of ROS 2 plus this package's own messages."""
     store = get_typestore(Stores.ROS2_JAZZY)
     for path in sorted(_message_folder().glob("*.msg")):
         name = f"specdrive_ros/msg/{path.stem}"
@@ -213,7 +213,7 @@ def _typestore():
 
 
 def _message_folder() -> Path:
-    """`msg` of the checkout, or where the messages of an installation lie."""
+    """`msg` of the checkout, or the folder of an installation's messages. Raises WorkFailed if there is neither."""
     for above in Path(__file__).parents:
         for folder in (above / "msg", above / "share" / "specdrive_ros" / "msg"):
             if (folder / "Trajectory.msg").is_file():

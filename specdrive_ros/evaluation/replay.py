@@ -1,7 +1,7 @@
-"""Plans over recorded bags, offline and deterministic: the same bag, model and seed make the same plans.
+"""Plans over recorded bags, offline and deterministic: the same bag, model and seed give the same plans.
 
-Messages go through the same observation code as on the car, in the order of their stamps; time is
-the recording's, never the machine's. Knows no model: anything with `cameras` and `plan` will do.
+Messages go through the same observation code as on the car, in the order of their stamps; time is the recording's,
+never the machine's. Knows no model: anything with `cameras` and `plan` will do.
 """
 
 import time
@@ -28,15 +28,15 @@ from specdrive_ros.observation.synchronisation import ObservationBuilder
 from specdrive_ros.plan import Plan
 from specdrive_ros.shapes import FRAME_STEP_S, NANOSECONDS, WAYPOINT_TIMES_S
 
-FRESH_S = 0.2  # a picture older than two frame steps is not what the car sees now
+FRESH_S = 0.2  # an image older than two frame steps is not what the car sees now
 NOTHING_RECORDED = Refusal(Reason.NO_FRAMES, "nothing was recorded when a plan was due")
 FRAME_STEP_NS = round(FRAME_STEP_S * NANOSECONDS)
-LATE_FRAME_NS = FRAME_STEP_NS * 3 // 2  # after that the next frame is not late, it is missing
+LATE_FRAME_NS = FRAME_STEP_NS * 3 // 2  # after this the next frame is not late but missing
 RECORDED_AS = {"role": "", "map_frame": "odom", "ego_frame": "base_link"}
 
 
 class Planner(Protocol):
-    """What a replay asks of a model."""
+    """What a replay needs of a model."""
 
     cameras: Sequence[str]
 
@@ -45,8 +45,8 @@ class Planner(Protocol):
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """every_s: a plan is due this often; seconds: only the bag's beginning; max_frame_age_s: how old
-    a picture may be where no new one comes, None for 0.2 s, or any age for a bag of single pictures.
+    """every_s: interval at which plans are due; seconds: use only this much of the bag's beginning; max_frame_age_s:
+    how old an image may be if no newer one arrives; None means 0.2 s, or any age for a bag with single images.
     """
 
     every_s: float = 0.5
@@ -64,7 +64,7 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class PlannedCycle:
-    """One plan, its baseline, and the picture it was made from (small, or None once let go)."""
+    """One plan, its baseline, and the image it was made from (reduced, or None once dropped)."""
 
     time_s: float
     plan: Plan
@@ -81,7 +81,7 @@ class PlannedCycle:
 
 @dataclass
 class BagReplay:
-    """What became of one bag. `refused` counts due instants without a plan, by reason."""
+    """The results for one bag. `refused` counts due instants without a plan, by reason."""
 
     name: str
     cycles: list[PlannedCycle] = field(default_factory=list)
@@ -95,7 +95,7 @@ class BagReplay:
     seconds: float = 0.0
 
     def errors(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Per plan [n] metres: of the plan, and of constant velocity."""
+        """Per plan, [n] metres: displacements of the plan, and of constant velocity."""
         futures = [self.trace.future(cycle.plan.t0_ns) for cycle in self.cycles]
         ours = [displacements(c.plan.xyz, future) for c, future in zip(self.cycles, futures)]
         baseline = [displacements(c.baseline_xyz, future) for c, future in zip(self.cycles, futures)]
@@ -129,7 +129,7 @@ def replay_bag(
     on_plan: Callable[[PlannedCycle], None] = lambda cycle: None,
     pictures: int = PICTURES_PER_REPORT,
 ) -> BagReplay:
-    """Plans over one bag, front to back. Memory: the frames of one observation, the odometry, `pictures`."""
+    """Plans over one bag, front to back. Memory: the frames of one observation, the odometry, `pictures` images."""
     replaying = _Replaying(bag, sources, planner, options, recording, on_plan, pictures)
     for message in bag.messages(sources.topics):
         if not replaying.take(message):
@@ -138,14 +138,15 @@ def replay_bag(
 
 
 def due_plans(bag: Bag, sources: Sources, options: ReplayOptions) -> int:
-    """How many plans fall due in this bag."""
+    """Number of plans that fall due in this bag."""
     first_ns, last_ns = bag.span(sources.topics)
     seconds = (last_ns - first_ns) / NANOSECONDS
     return int(min(seconds, options.seconds or seconds) / options.every_s) + 1
 
 
 class _Replaying:
-    """One bag on its way: takes messages in order, plans when one is due and all of that instant are in."""
+    """The replay of one bag: takes messages in order; plans once one is due and all messages of that instant are
+    in."""
 
     def __init__(
         self,
@@ -189,7 +190,7 @@ class _Replaying:
         self.result.notes.append(f"bag {self.bag.name}: {text}")
 
     def take(self, message: BagMessage) -> bool:
-        """False when nothing more of this bag matters."""
+        """Takes a message; returns False once nothing more of this bag matters."""
         if message.stamp_ns > self.now_ns:
             self._plan_if_due()
             self.now_ns = message.stamp_ns
@@ -242,7 +243,7 @@ class _Replaying:
             self.refusal = answer
 
     def _observe(self) -> Observation | Refusal:
-        """A new camera set; where frames stay out, the last pictures if they are still fresh enough."""
+        """A new set of images; if frames stop coming, the last images, if fresh enough."""
         answer = self.builder.newest()
         frames_stay_out = self.frame_ns is not None and self.now_ns - self.frame_ns > LATE_FRAME_NS
         if isinstance(answer, Observation) or not frames_stay_out:
@@ -250,7 +251,7 @@ class _Replaying:
         return self.builder.held_at(self.now_ns, self.max_frame_age_s)
 
     def _refuse(self) -> None:
-        """A due instant passes without a plan, for the reason met last."""
+        """Lets a due instant pass without a plan, for the latest reason."""
         self.result.refused[str(self.refusal.reason)] += 1
         self.result.refusal_text = self.refusal.text
         self.due_ns += self.every_ns
@@ -284,7 +285,7 @@ class _Replaying:
         self.recording.write_cycle(cycle.rgb, cycle.plan, pose)
 
     def _with_or_without_picture(self, cycle: PlannedCycle) -> PlannedCycle:
-        """Keeps evenly spread pictures: when there are too many, every second is let go."""
+        """Keeps images evenly spread: when there are too many, drops every second one."""
         cycles = self.result.cycles
         if len(cycles) // self.keep_every >= self.pictures:
             self.keep_every *= 2
@@ -309,9 +310,9 @@ class _Replaying:
 
 
 def odometry_sample(message: object) -> tuple[np.ndarray, np.ndarray, float | None]:
-    """Position [3], quaternion [4] (x, y, z, w), forward speed of a nav_msgs/Odometry.
+    """Position [3] m, quaternion [4] (x, y, z, w) and forward speed in m/s of a nav_msgs/Odometry.
 
-    A twist that is all zero was never filled in, or the car stands: positions know either way.
+    The speed is None for an all-zero twist: either it was never filled in or the car stands, and positions tell which.
     """
     position, turn = message.pose.pose.position, message.pose.pose.orientation
     linear = message.twist.twist.linear
@@ -320,6 +321,6 @@ def odometry_sample(message: object) -> tuple[np.ndarray, np.ndarray, float | No
 
 
 def _small(rgb: np.ndarray) -> np.ndarray:
-    """At the report's width at most, so that a long replay's pictures fit in memory."""
+    """Reduced to the report's width at most, so that the images of a long replay fit in memory."""
     scale = PICTURE_WIDTH / rgb.shape[1]
     return rgb if scale >= 1 else cv2.resize(rgb, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)

@@ -1,4 +1,4 @@
-"""Which topics of a bag are the model's cameras and the odometry: as given, else by type and name."""
+"""Which topics of a bag are the model's cameras and the odometry: as given, else found by type and name."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ODOMETRY_TYPES = frozenset({"nav_msgs/msg/Odometry"})
 
 @dataclass(frozen=True)
 class Sources:
-    """Topics of one bag: image topic -> camera name, and the odometry."""
+    """Topics of one bag: image topic -> camera name, and the odometry topic."""
 
     cameras: Mapping[str, str]
     odometry: str
@@ -26,10 +26,10 @@ class Sources:
 def find_sources(
     bag: Bag, cameras: Sequence[str], given: Mapping[str, str] | None = None, odometry: str | None = None
 ) -> Sources:
-    """The topics as given, and by type and name where none was given.
+    """The topics as given, or found by type and name if none was given.
 
-    given: image topic -> camera name. Raises InputError, with what there is to choose from, where
-    a topic is wrong or the choice is not clear.
+    given: image topic -> camera name. Raises InputError, listing the candidates, if a topic is wrong or the choice is
+    ambiguous.
     """
     chosen = dict(given or {})
     for topic, camera in chosen.items():
@@ -44,7 +44,7 @@ def find_sources(
 
 
 def _image_topics(bag: Bag) -> list[Topic]:
-    """Image topics with messages; of one camera's raw and compressed topics the raw one."""
+    """Image topics with messages; if a camera has raw and compressed topics, only the raw one. Depth is left out."""
     topics = [t for t in bag.topics if t.type in IMAGE_TYPES and t.serialization == "cdr"]
     topics = [t for t in topics if not t.name.lower().endswith("depth")]
     raw = {t.name for t in topics if t.type != COMPRESSED_IMAGE}

@@ -1,4 +1,4 @@
-"""What all replayed bags come to, in the contract's words."""
+"""The summary of all replayed bags, in the contract's terms."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from specdrive_ros.evaluation.summary import (
 def replay_summary(
     replays: Sequence[BagReplay], *, model: str, runtime: str, draft: str = "none", seed: int = 0
 ) -> dict:
-    """The contract's summary, with a row per bag, the instants without a plan, and notes to read."""
+    """The contract's summary, with a row per bag, the counts of instants without a plan, and notes for people."""
     plans = [cycle.plan for replay in replays for cycle in replay.cycles]
     errors = [replay.errors() for replay in replays]
     ours, baseline = [row for e, _ in errors for row in e], [row for _, b in errors for row in b]

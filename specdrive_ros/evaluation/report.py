@@ -1,7 +1,7 @@
-"""report.html: one self-contained page about a drive or a replay, for people who look rather than read.
+"""report.html: one self-contained page about a drive or a replay, for people who would rather look than read.
 
-Takes the summary (the contract's numbers) and the cycles; opens in any browser, asks nothing of the network.
-Failures come first. All text from models, bags and arguments is escaped.
+Takes the summary (the contract's numbers) and the cycles; opens in any browser and needs no network. Failures come
+first. All text from models, bags and arguments is escaped.
 """
 
 from collections import Counter
@@ -38,12 +38,12 @@ OUTCOME_SIGNS = {
 class ReportCycle:
     """One planning cycle to show.
 
-    scenario:         `scenario_key` of a drive's scenario, or the name of a bag; cycles of one are in order.
+    scenario:         `scenario_key` of a drive's scenario, or the name of a bag; cycles of one scenario are in order.
     time_s:           seconds since the scenario began, at t0.
-    rgb:              uint8 [H, W, 3], what the camera saw at t0; None keeps this cycle to the plots.
-    camera:           its model, to draw the plan into the picture; None leaves the picture plain.
-    note:             what else is worth saying about this cycle, plain text; may be empty.
-    ground_truth_xyz: [n, 3] metres in the ego frame at t0: where the ego then went; None when unknown.
+    rgb:              uint8 [H, W, 3], what the camera saw at t0; None: the cycle appears only in the plots.
+    camera:           its model, to draw the plan into the image; None leaves the image as it is.
+    note:             anything else worth saying about this cycle, plain text; may be empty.
+    ground_truth_xyz: [n, 3] metres in the ego frame at t0: where the ego then went; None if unknown.
     """
 
     scenario: str
@@ -56,12 +56,12 @@ class ReportCycle:
 
 
 def scenario_key(name: str, seed: int) -> str:
-    """How a scenario of `summary["scenarios"]` is named in `ReportCycle.scenario`."""
+    """The name in `ReportCycle.scenario` of a scenario of `summary["scenarios"]`."""
     return f"{name}, seed {seed}"
 
 
 def write_report(path: Path, title: str, summary: Mapping, cycles: Sequence[ReportCycle]) -> None:
-    """Writes the page; replaces `path` at once."""
+    """Writes the page; replaces `path` in one step."""
     write_page(path, report_html(title, summary, cycles))
 
 
@@ -95,7 +95,7 @@ def _tiles(summary: Mapping) -> str:
 
 
 def _notes(summary: Mapping) -> str:
-    """What the summary says in words beside the contract's numbers, where it does."""
+    """What the summary says in words besides the contract's numbers, if anything."""
     notes = "".join(f"<li>{escape(str(note))}</li>" for note in summary.get("notes", ()))
     return f'<div class="card"><ul>{notes}</ul></div>' if notes else ""
 
@@ -205,7 +205,7 @@ def _scenario_table(scenarios: Sequence[Mapping]) -> str:
 
 
 def _failures(failed: Sequence[tuple[str, Mapping]], driven: Mapping[str, Sequence[ReportCycle]]) -> str:
-    """Every failure with its cause, what was last thought and the last picture, those that ended alike together."""
+    """Every failure with its cause, its last reasoning and its last image, grouped by outcome."""
     if not failed:
         return ""
     alike = sorted(failed, key=lambda one: one[1]["outcome"])
@@ -272,7 +272,7 @@ def _cycles(cycles: Sequence[ReportCycle], limit: int) -> str:
 
 
 def choose_cycles(reasonings: Sequence[str], limit: int) -> list[int]:
-    """Which cycles to show: evenly spread, first and last included, moved to where the reasoning changed."""
+    """Indices of cycles to show: evenly spread, first and last included, moved to where the reasoning changed."""
     count = len(reasonings)
     if count <= limit:
         return list(range(count))
@@ -306,7 +306,7 @@ def _frame(cycle: ReportCycle, ahead_m: float) -> str:
 
 
 def _reasoning_events(cycles: Sequence[ReportCycle]) -> list[tuple[float, float, str]]:
-    """(from, to, text): stretches in which the reasoning stayed the same."""
+    """(from s, to s, text): intervals in which the reasoning stayed the same."""
     events: list[tuple[float, float, str]] = []
     for cycle in cycles:
         if events and events[-1][2] == cycle.plan.reasoning:

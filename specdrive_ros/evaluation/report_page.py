@@ -1,7 +1,7 @@
 """What all report pages share: the frame of a page, tables, style and script. No external resources, no library.
 
-The page is complete without the script; with it the pictures of a scenario become a player.
-Colours are of the Okabe-Ito palette, told apart by every kind of colour vision, and never the only sign.
+The page is complete without the script; with it, the images of a scenario become a player. Colours are those of the
+Okabe-Ito palette, which people with any colour vision can tell apart, and never the only sign.
 """
 
 from collections.abc import Iterable, Sequence
@@ -119,7 +119,7 @@ def card(title: str, content: str) -> str:
 
 
 def table(head: Sequence, rows: Iterable[Sequence]) -> str:
-    """Cells are plain text or numbers."""
+    """An HTML table. Cells are plain text or numbers."""
 
     def line(cells: Sequence, tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"

@@ -1,7 +1,7 @@
-"""summary.json: the numbers of a drive or a replay, as `CONTRACT` fixes them.
+"""summary.json: the numbers of a drive or a replay, as fixed by the contract.
 
-Builds each part of the document from plain rows, checks the whole against the table of names and
-types below, and writes it. Knows nothing of where the rows came from.
+Builds each part of the document from plain rows, checks the whole against the table of names and types below, and
+writes it. Knows nothing about where the rows come from.
 """
 
 import json
@@ -72,8 +72,8 @@ TRAJECTORY_PART = {
 def latency_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """Quantiles per stage.
 
-    rows: one mapping a cycle, stage of `LATENCY_STAGES` -> milliseconds. A stage that a cycle did not
-    have is left out of that stage's quantiles; a stage that no cycle had is all zero.
+    rows: one mapping per cycle, stage of `LATENCY_STAGES` -> milliseconds. A cycle without a stage is left out of that
+    stage's quantiles; a stage that no cycle has is all zero.
     """
     return {stage: _quantiles([row[stage] for row in rows if stage in row]) for stage in LATENCY_STAGES}
 
@@ -86,7 +86,8 @@ def _quantiles(values_ms: Sequence[float]) -> dict[str, float]:
 
 
 def reasoning_summary(plans: Iterable[Plan]) -> dict[str, float]:
-    """Accepted length and routine share over all plans, as `decoding/statistics.py` counts them."""
+    """Token and pass counts, accepted length and routine share over all plans, as `decoding/statistics.py` defines
+    them."""
     plans = list(plans)
     tokens = sum(len(plan.token_ids) for plan in plans)
     passes = sum(plan.target_passes for plan in plans)
@@ -102,7 +103,7 @@ def reasoning_summary(plans: Iterable[Plan]) -> dict[str, float]:
 def cycles_summary(
     *, observed: int, planned: int, late: int = 0, republished: int = 0, stop: int = 0, dropped: int = 0
 ) -> dict:
-    """Counts of cycles: `observed` complete observations, of which `planned` became the model's plan."""
+    """Counts of cycles: of `observed` complete observations, `planned` led to a plan of the model."""
     return {
         "observed": observed,
         "planned": planned,
@@ -119,9 +120,9 @@ def inputs_summary(
     rejected: Mapping[str, int] | None = None,
     rejected_by_input: Mapping[str, Mapping[str, int]] | None = None,
 ) -> dict:
-    """Counts of messages in; `rejected` maps a reason to how many were refused for it.
+    """Counts of messages received; `rejected` maps a reason to the number of messages refused for it.
 
-    rejected_by_input: the same for each input; `rejected` is then their sum. Left out of the document where None.
+    rejected_by_input: the same per input; `rejected` is then their sum. Left out of the document if None.
     """
     counted = {"frames": frames, "odometry": odometry}
     if rejected_by_input is None:
@@ -144,7 +145,7 @@ def build_summary(
     scenarios: list[dict] | None = None,
     trajectory: dict | None = None,
 ) -> dict:
-    """The document in the contract's order. `scenarios` in a drive, `trajectory` in a replay."""
+    """The document in the contract's order. `scenarios` for a drive, `trajectory` for a replay."""
     summary = {
         "version": VERSION,
         "model": model,
@@ -164,7 +165,7 @@ def build_summary(
 
 
 def validate_summary(summary: Mapping) -> None:
-    """Raises WorkFailed that names the first key which is missing or of the wrong type or value."""
+    """Raises WorkFailed naming the first key that is missing or has a wrong type or value."""
     _check(summary, REQUIRED_PARTS, "summary")
     if summary["version"] != VERSION:
         raise WorkFailed(f"summary.version: {summary['version']}; this program writes {VERSION}")
@@ -214,7 +215,8 @@ def _fits(value, rule: str) -> bool:
 
 
 def summary_text(summary: Mapping) -> str:
-    """JSON with the contract's order of keys; the same numbers always give the same bytes."""
+    """JSON with keys in the contract's order; the same numbers always give the same bytes. Raises WorkFailed if
+    invalid."""
     validate_summary(summary)
     return json.dumps(summary, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -227,7 +229,7 @@ def write_summary(path: Path, summary: Mapping) -> None:
 
 
 def prepare_out_file(path: Path) -> Path:
-    """Proves that a file can be written, and leaves one that is there as it is. Raises InputError where not."""
+    """Checks that a file can be written, leaving an existing one as it is. Raises InputError if not."""
     path = Path(path)
     prepare_out_folder(path.parent)
     if path.is_dir() or path.exists() and not os.access(path, os.W_OK):
@@ -236,7 +238,7 @@ def prepare_out_file(path: Path) -> Path:
 
 
 def prepare_out_folder(folder: Path, option: str = "--out") -> Path:
-    """Makes the folder and proves that files can be written there. Raises InputError that names the option."""
+    """Makes the folder and checks that files can be written there. Raises InputError naming the option if not."""
     folder = Path(folder)
     probe = folder / ".specdrive-write-test"
     try:

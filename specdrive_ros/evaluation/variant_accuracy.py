@@ -1,6 +1,6 @@
-"""What another precision of a model costs: the same cycles, the same words, compared with the model as it is.
+"""What another precision of a model costs in accuracy: the same cycles, compared with the reference precision.
 
-Logits are compared over the reference's own answer, so that one different word does not make all later ones
+Logits are compared along the reference's own answer, so that one different token does not make all later ones
 incomparable; plans are compared with each model writing its own answer, as it would drive.
 """
 
@@ -19,11 +19,11 @@ from specdrive_ros.observation.observation import Observation
 
 @dataclass(frozen=True)
 class VariantAccuracy:
-    """cycles, tokens:  compared
-    logit_error:      largest difference of a logit, and mean_logit_error their mean
-    logit_spread:     standard deviation of the reference's logits, to judge them by
-    token_agreement:  share of tokens that the variant would choose too, given the reference's words before
-    same_reasoning:   share of cycles with the same words throughout
+    """cycles, tokens:   number compared
+    logit_error:      largest difference of a logit; mean_logit_error: the mean difference
+    logit_spread:     standard deviation of the reference's logits, as a scale for the errors
+    token_agreement:  share of tokens that the variant would choose too, given the reference's tokens before
+    same_reasoning:   share of cycles with identical tokens throughout
     plan_m:           [cycles] largest distance of a waypoint from the reference's, metres
     """
 
@@ -66,7 +66,7 @@ class VariantAccuracy:
 def measure_accuracy(
     reference: Planner, variant: Planner, cycles: int, *, seed: int = 0, on_cycle: Callable[[], None] = lambda: None
 ) -> VariantAccuracy:
-    """Both on `cycles` cycles of worlds that no training sees."""
+    """Runs both models on `cycles` cycles of worlds that training never sees."""
     errors, spreads, agreed, same, plans = [], [], [], [], []
     for observation in islice(observations(reference, seed), cycles):
         expected, found = reference.plan(observation), variant.plan(observation)
@@ -90,7 +90,7 @@ def measure_accuracy(
 
 
 def _forced(planner: Planner, observation: Observation, token_ids: tuple[int, ...]) -> np.ndarray:
-    """[n, vocabulary] before each token of an answer that is given, whatever the model would have written."""
+    """[n, vocabulary] logits before each token of a given answer, whatever the model would have written."""
     return forced_logits(planner.networks, planner.perceive(observation, {}), token_ids)
 
 

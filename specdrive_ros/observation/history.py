@@ -90,19 +90,19 @@ class OdometryHistory:
         self._restarted = True
 
     def known_speed(self, speed_mps: float | None) -> float | None:
-        """The speed a message names; None where it names none, or one that no car has."""
+        """The speed that a message gives; None if it gives none, or one that no car has."""
         believed = speed_mps is not None and abs(speed_mps) <= self._max_speed_mps  # False for NaN
         return float(speed_mps) if believed else None
 
     def add(
         self, stamp_ns: int, xyz: np.ndarray, quaternion: np.ndarray, speed_mps: float | None = None
     ) -> Reason | None:
-        """Take one sample; returns why it was not simply taken, or None.
+        """Takes one sample; returns why it was not simply added, or None.
 
-        xyz: [3] metres and quaternion: [4] (x, y, z, w) of base_link in a fixed frame; speed_mps:
-        forward speed of its twist; unknown if it is not finite or above `max_speed_mps`. NOT_FINITE and
-        ZERO_QUATERNION leave the history as it was, CLOCK_JUMP restarts it with this sample,
-        DUPLICATE_ODOMETRY replaces the sample of that stamp, TOO_OLD drops it.
+        xyz: [3] metres and quaternion: [4] (x, y, z, w) of base_link in a fixed frame; speed_mps: forward speed of its
+        twist; unknown if it is not finite or above `max_speed_mps`. NOT_FINITE and ZERO_QUATERNION leave the history
+        as it was, CLOCK_JUMP restarts it with this sample, DUPLICATE_ODOMETRY replaces the sample with that stamp,
+        TOO_OLD drops it.
         """
         reason = self._insert(int(stamp_ns), xyz, quaternion, speed_mps)
         if reason is not None:
@@ -141,9 +141,9 @@ class OdometryHistory:
         return None
 
     def pose_at(self, at_ns: int) -> Pose | None:
-        """Where the car was or, after the newest sample, will be if it moves on; None without any sample.
+        """The pose at a time, extrapolated after the newest sample; None without any sample.
 
-        Before the oldest sample, that sample's pose. How far extrapolation may go is for the caller to judge.
+        Before the oldest sample, that sample's pose. The caller judges how far extrapolation may go.
         """
         if not self._stamps:
             return None
@@ -205,9 +205,9 @@ class OdometryHistory:
 
 
 def resample_history(stamps: np.ndarray, samples: np.ndarray, t0_ns: int) -> EgoHistory:
-    """16 poses ending at t0 from samples that cover them.
+    """[16] poses ending at t0, from samples that cover them.
 
-    stamps: [N] int64; samples: [N, 8] position, unit quaternion, speed or NaN.
+    stamps: [N] int64 ns; samples: [N, 8] position (m), unit quaternion (x, y, z, w), speed (m/s) or NaN.
     """
     stamps, samples = _extrapolated(stamps, samples, t0_ns)
     xyz, quaternions = interpolate_poses(stamps, samples[:, :3], samples[:, 3:7], t0_ns + HISTORY_OFFSETS_NS)
@@ -223,13 +223,13 @@ def resample_history(stamps: np.ndarray, samples: np.ndarray, t0_ns: int) -> Ego
 
 
 def _extrapolated(stamps: np.ndarray, samples: np.ndarray, t0_ns: int) -> tuple[np.ndarray, np.ndarray]:
-    """The samples with one more at t0 where t0 is newer than all: the last motion and turn go on."""
+    """The samples, plus one at t0 if t0 is newer than all: the last motion and turn rate continue."""
     if t0_ns <= stamps[-1]:
         return stamps, samples
     base = int(np.searchsorted(stamps, stamps[-1] - RATE_SPAN_NS, side="right")) - 1
     base = min(max(base, 0), len(stamps) - 2)
     ahead = (t0_ns - stamps[-1]) / (stamps[-1] - stamps[base])
-    fractions = np.array([0.5, 1 + ahead / 2, 1 + ahead])  # mid of the known arc, mid and end of the next
+    fractions = np.array([0.5, 1 + ahead / 2, 1 + ahead])  # middle of the known arc, middle and end of the next
     turned = slerp(samples[[base] * 3, 3:7], samples[[-1] * 3, 3:7], fractions)
     known_mid, next_mid = matrix_from_quaternion(turned[:2])
     moved = ahead * next_mid @ known_mid.T @ (samples[-1, :3] - samples[base, :3])
@@ -238,7 +238,7 @@ def _extrapolated(stamps: np.ndarray, samples: np.ndarray, t0_ns: int) -> tuple[
 
 
 def _speed_at(stamps: np.ndarray, samples: np.ndarray, after: int, at_ns: int) -> float:
-    """Forward speed within the segment that ends at sample `after`: its twist's, else what its positions say."""
+    """Forward speed in the segment that ends at sample `after`: from the twist, else from the positions."""
     segment = slice(after - 1, after + 1)
     speed = float(np.interp(at_ns - stamps[0], stamps[segment] - stamps[0], samples[segment, 7]))
     if np.isfinite(speed):

@@ -1,12 +1,12 @@
 """Image messages, raw and compressed, -> RGB uint8 [H, W, 3], or the reason why not.
 
-Knows nothing of ROS: it takes the fields of sensor_msgs/Image and CompressedImage as they are.
+Knows nothing about ROS: it takes the fields of sensor_msgs/Image and CompressedImage as they are.
 Conventions where sensor_msgs leaves a choice:
-  8UC3, 8UC4, 16UC3, 16UC4  have no colour order; they are blue first, as OpenCV keeps them
+  8UC3, 8UC4, 16UC3, 16UC4  have no colour order; taken as blue first, like OpenCV
   8UC1, 16UC1               are grey
   16 bit                    is scaled by 255/65535, full range to full range
-  YUV                       is BT.601 in video range (luma 16 … 235), as OpenCV and cv_bridge take it
-  alpha                     is dropped, EXIF orientation is ignored: a camera's rows are its rows
+  YUV                       is BT.601 in video range (luma 16 … 235), as in OpenCV and cv_bridge
+  alpha                     is dropped, EXIF orientation is ignored: a camera's rows stay its rows
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ import numpy as np
 
 from specdrive_ros.errors import InputError
 
-LARGEST_PIXELS = 1 << 26  # 67 million: a picture that says it is larger is not decoded
+LARGEST_PIXELS = 1 << 26  # 67 million: an image that claims to be larger is not decoded
 
 
 class ImageFault(str, Enum):
-    """Names are stable: they are keys of `inputs.rejected`."""
+    """Names are stable: they are keys in `inputs.rejected`."""
 
     ZERO_SIZE = "ZERO_SIZE"
     ODD_SIZE = "ODD_SIZE"
@@ -37,7 +37,7 @@ class ImageFault(str, Enum):
 
 
 class BadImage(InputError):
-    """An image message that is no picture; `fault` is the reason to act on."""
+    """Raised for a message that is not a valid image; `fault` is the reason to act on."""
 
     def __init__(self, fault: ImageFault, text: str):
         super().__init__(text)
@@ -46,7 +46,7 @@ class BadImage(InputError):
 
 @dataclass(frozen=True)
 class Packed:
-    """Interleaved pixels: channels of 8 or 16 bit, and OpenCV's code from 8 bit to RGB."""
+    """Interleaved pixels: channels of 8 or 16 bits, and OpenCV's conversion code from 8 bits to RGB."""
 
     channels: int
     bits: int
@@ -93,7 +93,7 @@ ENCODINGS = _encodings()
 
 
 def decode_message(message: object) -> np.ndarray:
-    """A sensor_msgs/Image or CompressedImage, of ROS or out of a bag -> uint8 [H, W, 3] RGB. Raises BadImage."""
+    """A sensor_msgs/Image or CompressedImage, from ROS or a bag -> uint8 [H, W, 3] RGB. Raises BadImage."""
     if hasattr(message, "format"):
         return decode_compressed(message.format, message.data)
     big_endian = bool(message.is_bigendian)
@@ -105,7 +105,7 @@ def decode_image(
 ) -> np.ndarray:
     """The fields of a sensor_msgs/Image -> uint8 [height, width, 3] RGB.
 
-    data: anything with a buffer of bytes. An rgb8 image without padding is a view of it, not a copy.
+    data: anything with a buffer of bytes. An rgb8 image without padding is returned as a view, not a copy.
     The last row may lack its padding. Raises BadImage, and nothing else, for any content.
     """
     layout = ENCODINGS.get(encoding.lower())
@@ -147,7 +147,7 @@ def _decode_semi_planar(
 def _rows(
     encoding: str, rows: int, columns: int, item: int, step: int, is_bigendian: bool, data: bytes
 ) -> np.ndarray:
-    """[rows, columns] of 8 or 16 bit, contiguous and in the machine's byte order, without padding."""
+    """[rows, columns] of 8 or 16 bits, contiguous and in the machine's byte order, without padding."""
     row_bytes = columns * item
     if step < row_bytes:
         raise BadImage(ImageFault.SMALL_STEP, f"{encoding} image, step {step}; a row takes {row_bytes} bytes")
@@ -178,8 +178,8 @@ JPEG_END = b"\xff\xd9"
 def decode_compressed(format: str, data: bytes) -> np.ndarray:
     """The fields of a sensor_msgs/CompressedImage (JPEG or PNG) -> uint8 [H, W, 3] RGB.
 
-    `format` is free text in practice ("jpeg", "rgb8; jpeg compressed bgr8"), so the data's own
-    signature decides. A JPEG cut short is refused, not shown with a grey rest. Raises BadImage.
+    `format` is free text in practice ("jpeg", "rgb8; jpeg compressed bgr8"), so the data's own signature decides. A
+    truncated JPEG is refused, not shown with the rest in grey. Raises BadImage.
     """
     content = bytes(data)
     name = f"compressed image {format[:40]!r} of {len(content)} bytes"
@@ -209,12 +209,12 @@ def _is_cut_short(content: bytes) -> bool:
 
 
 def _png_size(content: bytes) -> tuple[int, int]:
-    """(width, height) of the header chunk, which comes first."""
+    """(width, height) from the header chunk, which comes first."""
     return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    """(width, height) of the start-of-frame segment; (0, 0) where there is none."""
+    """(width, height) from the start-of-frame segment; (0, 0) if there is none."""
     offset = 2
     while offset + 9 <= len(content) and content[offset] == 0xFF:
         marker = content[offset + 1]

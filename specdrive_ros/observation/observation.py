@@ -1,4 +1,4 @@
-"""What the car perceived at t0: the input of one planning cycle. Knows nothing of ROS, bags or models."""
+"""What the car perceived at t0: the input of one planning cycle. Knows nothing about ROS, bags or models."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class EgoHistory:
 
     xyz:       [16, 3] float64, metres, at t0-1.5 s … t0; the last row is zero.
     rotation:  [16, 3, 3] float64, rotation matrices; the last is the identity.
-    speed_mps: forward speed at t0 as odometry gives it (its twist, else from positions), m/s.
+    speed_mps: forward speed at t0 by odometry (its twist, else from positions), m/s.
     """
 
     xyz: np.ndarray
@@ -27,7 +27,7 @@ class Observation:
     frames:          camera name -> uint8 [4, H, W, 3] RGB, oldest first, the last at t0 (10 Hz).
     frame_stamps_ns: camera name -> int64 [4], the true stamps of these frames.
     history:         the ego's own past, resampled in time to t0.
-    repeated_frames: how many frames stand in for ones that were not there (start of a recording).
+    repeated_frames: number of frames that stand in for missing ones (at the start of a recording).
     """
 
     t0_ns: int

@@ -1,4 +1,4 @@
-"""What one stream of stamped messages is like: rate, order, repeats, jumps, frame ids. Judges nothing.
+"""Properties of one stream of stamped messages: rate, order, repetitions, jumps, frame ids. Judges nothing.
 
 Two clocks: stamps are the sender's, arrivals are steady. Knows no message types. One thread at a time.
 """
@@ -7,12 +7,12 @@ from collections import deque
 
 from specdrive_ros.shapes import NANOSECONDS
 
-RATE_OVER = 20  # arrivals
-JUMP_S = 1.0  # between two stamps in a row: no lost message, another clock
+RATE_OVER = 20  # number of arrivals
+JUMP_S = 1.0  # between two consecutive stamps: another clock, not a lost message
 
 
 class StreamStatistics:
-    """Counts since it was made; the rate is that of the last seconds."""
+    """Counts since it was made; the rate is that of the last arrivals."""
 
     def __init__(self):
         self.received = self.out_of_order = self.duplicates = self.jumps = 0
@@ -55,7 +55,7 @@ class StreamStatistics:
         return self._arrivals[-1] if self._arrivals else None
 
     def rate_hz(self, now_ns: int) -> float:
-        """Messages a second over the last arrivals; falls while nothing comes. 0 where there are too few."""
+        """Messages per second over the last arrivals; falls while nothing comes. 0 if there are too few."""
         if len(self._arrivals) < 2:
             return 0.0
         mean_s = (self._arrivals[-1] - self._arrivals[0]) / (len(self._arrivals) - 1) / NANOSECONDS
@@ -63,7 +63,7 @@ class StreamStatistics:
         return 1.0 / max(mean_s, silent_s, 1e-6)
 
     def values(self, now_ns: int) -> dict[str, object]:
-        """All of it, rounded, for people to read."""
+        """All of them, rounded, for people to read."""
         return {
             "rate_hz": round(self.rate_hz(now_ns), 1),
             "out_of_order": self.out_of_order,

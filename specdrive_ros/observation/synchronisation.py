@@ -1,8 +1,8 @@
 """Frames of several cameras and odometry -> one observation at t0, or the reason why there is none.
 
-t0 is the stamp of the newest camera set in which every camera is present and the frames are within
-a tolerance of each other. Knows nothing of ROS, of image encodings and of what "now" is: whoever
-feeds it decides whether an observation is too old to plan on. One thread at a time.
+t0 is the stamp of the newest camera set in which every camera is present and the frames are within a tolerance of each
+other. Knows nothing about ROS, image encodings or "now": the caller decides whether an observation is too old to plan
+on. One thread at a time.
 """
 
 from bisect import bisect_left
@@ -33,7 +33,7 @@ class FrameRing:
         self.frames.clear()
 
     def add(self, stamp_ns: int, rgb: np.ndarray) -> Reason | None:
-        """Sort in one frame. A new size voids the older frames; a stamp that is there stays as it is."""
+        """Sorts in one frame. A new size voids the older frames; of two frames with one stamp, the first is kept."""
         changed = bool(self.frames) and self.frames[-1].shape != rgb.shape
         if changed:
             self.clear()
@@ -49,7 +49,7 @@ class FrameRing:
         return Reason.SIZE_CHANGED if changed else None
 
     def nearest(self, stamp_ns: int) -> int:
-        """Index of the frame nearest in time; the ring is not empty. Of two equally near the newer."""
+        """Index of the frame nearest in time, of two equally near the newer; the ring must not be empty."""
         index = bisect_left(self.stamps, stamp_ns)
         if index == len(self.stamps):
             return index - 1
@@ -62,13 +62,12 @@ class ObservationBuilder:
     """Collects decoded frames and odometry and makes at most one observation per camera set.
 
     cameras:            names in prompt order.
-    frames_per_camera:  how many frames an observation holds, the last at t0.
-    frame_step_s:       their distance in time.
-    tolerance_s:        how far the frames of one camera set may be apart.
-    repeat_missing:     True fills in the nearest frame for one that is not there, and counts it;
-                        False refuses the observation.
-    clock_jump_s:       a frame older than its camera's newest by more than this says the clock went back:
-                        frames and history start anew. (A camera may lag behind another as it likes.)
+    frames_per_camera:  how many frames an observation has, the last at t0.
+    frame_step_s:       time between them.
+    tolerance_s:        how far apart in time the frames of one camera set may be.
+    repeat_missing:     True replaces a missing frame by the nearest one, and counts it; False refuses the observation.
+    clock_jump_s:       a frame older than its camera's newest by more than this means that the clock went back: frames
+                        and history start anew. (A camera may lag behind another by any time.)
     history:            None makes one with its default limits.
 
     `rejected` counts refused, replaced or reset inputs by reason.
@@ -103,19 +102,19 @@ class ObservationBuilder:
 
     @property
     def rejected(self) -> dict[str, int]:
-        """Reason -> how many inputs, of frames and odometry."""
+        """Reason -> number of inputs, frames and odometry together."""
         total = self._rejected + Counter({str(reason): n for reason, n in self.history.rejected.items()})
         return dict(sorted(total.items()))
 
     def reject_frame(self, reason: str) -> None:
-        """Count an image that came and could not be decoded."""
+        """Counts an image that arrived and could not be decoded."""
         self.frames_received += 1
         self._rejected[str(reason)] += 1
 
     def add_odometry(
         self, stamp_ns: int, xyz: np.ndarray, quaternion: np.ndarray, speed_mps: float | None = None
     ) -> Reason | None:
-        """As `OdometryHistory.add`; a clock that went back voids the frames too."""
+        """As `OdometryHistory.add`; if the clock went back, the frames are voided too."""
         self.odometry_received += 1
         reason = self.history.add(stamp_ns, xyz, quaternion, speed_mps)
         if reason is Reason.CLOCK_JUMP:
@@ -123,7 +122,7 @@ class ObservationBuilder:
         return reason
 
     def add_frame(self, camera: str, stamp_ns: int, rgb: np.ndarray) -> Reason | None:
-        """Take one frame, uint8 [H, W, 3]; returns why it was not simply taken, or None.
+        """Takes one frame, uint8 [H, W, 3]; returns why it was not simply added, or None.
 
         Raises KeyError for a camera that is not one of `cameras`.
         """
@@ -141,10 +140,10 @@ class ObservationBuilder:
         return reason
 
     def newest(self) -> Observation | Refusal:
-        """The newest camera set not yet served that has its frames and its history.
+        """The newest unused camera set that has its frames and its history.
 
-        Where the newest set has to wait for its odometry, an older one not yet served is taken. The
-        refusal is that of the newest set.
+        If the newest set has to wait for its odometry, an older unused one is taken. The refusal is that of the newest
+        set.
         """
         missing = [camera for camera in self.cameras if not self._rings[camera]]
         if len(missing) == len(self.cameras):
@@ -163,10 +162,10 @@ class ObservationBuilder:
         return refusal or self._not_synchronised()
 
     def held_at(self, t0_ns: int, max_frame_age_s: float) -> Observation | Refusal:
-        """An observation at an instant at which no frame came: the last pictures are held.
+        """An observation at an instant without a new frame: the last images are held.
 
-        Every frame that stands for another instant counts as repeated. Refused where a camera's
-        newest frame is older than `max_frame_age_s`.
+        Every frame that stands for another instant counts as repeated. Refused if a camera's newest frame is older
+        than `max_frame_age_s`.
         """
         for camera in self.cameras:
             ring = self._rings[camera]

@@ -1,7 +1,7 @@
 """Odometry from a tree of transforms, for a simulator or a stack that publishes no odometry of its own.
 
-Each edge of the tree is (parent, child, pose of the child in the parent). When an edge of the way from the fixed frame
-to the car comes, the way is multiplied out. Speed is left to the history, which takes it from positions. No ROS.
+Each edge of the tree is (parent, child, pose of the child in the parent). When an edge on the path from the fixed
+frame to the car arrives, the path is multiplied out. Gives no speed: whoever passes the poses on derives it. No ROS.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import numpy as np
 
 from specdrive_ros.geometry import matrix_from_quaternion, quaternion_product
 
-LONGEST_WAY = 32  # edges; more is a loop
-CLOCK_BACK_NS = 1_000_000_000  # older than the one before by more than this: another clock, not a late message
+LONGEST_WAY = 32  # edges; more means a loop
+CLOCK_BACK_NS = 1_000_000_000  # older than the previous one by more than this: another clock, not a late message
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Edge:
 class TransformOdometry:
     """fixed_frame: such as `map`; base_frame: the car's, such as `ego_vehicle`.
 
-    An edge that never moves has a stamp that says nothing of when the car was where. When a clock goes back, the edges
-    that do move are of another time.
+    The stamp of an edge that never moves says nothing about when the car was where. When a clock goes back, edges that
+    do move belong to another time.
     """
 
     def __init__(self, fixed_frame: str, base_frame: str):
@@ -41,7 +41,8 @@ class TransformOdometry:
         self._static.clear()
 
     def add(self, child: str, edge: Edge, *, static: bool = False) -> tuple[int, np.ndarray, np.ndarray] | None:
-        """(stamp ns, xyz [3], quaternion [4]) of the car where this edge moves it and the way is complete."""
+        """(stamp ns, xyz [3] m, quaternion [4] x y z w) of the car if this edge moves it and the path is complete;
+        else None."""
         child = child.lstrip("/")
         before = self._edges.get(child)
         if before is not None and not static and edge.stamp_ns < before.stamp_ns - CLOCK_BACK_NS:
@@ -60,7 +61,7 @@ class TransformOdometry:
         return max(self._edges[frame].stamp_ns for frame in moving), position, quaternion
 
     def _way(self) -> list[str]:
-        """Frames from the car up to below the fixed frame; empty where an edge is missing."""
+        """Frames from the car up to below the fixed frame; empty if an edge is missing."""
         frame, way = self.base_frame.lstrip("/"), []
         fixed = self.fixed_frame.lstrip("/")
         while frame != fixed:
@@ -72,6 +73,6 @@ class TransformOdometry:
 
 
 def _unit(quaternion: np.ndarray) -> np.ndarray:
-    """Of length 1; one without a direction stays as it is, the history refuses it."""
+    """Normalised to length 1; a zero quaternion stays as it is, and the history refuses it."""
     norm = np.linalg.norm(quaternion)
     return quaternion / norm if norm > 0 else quaternion

@@ -1,7 +1,7 @@
-"""The plan as autoware_planning_msgs/Trajectory, for stacks of Autoware. Loads its package only where it is asked for.
+"""The plan as autoware_planning_msgs/Trajectory, for Autoware stacks. Imports that package only when asked to.
 
-Same points, same times, same frame. A front wheel angle needs a wheelbase, which the planner does not know: it is 0, as
-Autoware's own planners leave it.
+Same points, same times, same frame. A front wheel angle would need a wheelbase, which the planner does not know: it is
+0, as in the output of Autoware's own planners.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ PACKAGE = "autoware_planning_msgs"
 
 
 def load_messages() -> object:
-    """The module of the messages. Raises InputError where their package is not installed."""
+    """The module of the messages. Raises InputError if their package is not installed."""
     try:
         return import_module(f"{PACKAGE}.msg")
     except ImportError as error:
@@ -25,7 +25,7 @@ def load_messages() -> object:
 
 
 def autoware_trajectory(messages: object, trajectory: Trajectory) -> object:
-    """messages: of `load_messages`."""
+    """The same trajectory as an Autoware message. messages: from `load_messages`."""
     points = [
         messages.TrajectoryPoint(
             time_from_start=point.time_from_start,

@@ -1,4 +1,4 @@
-"""The planner's process as a builder of engines: on a robot the node is what is installed and started."""
+"""Lets the planner's process build engines: on a robot, the node is what is installed and started."""
 
 from rclpy.lifecycle import LifecycleNode
 
@@ -6,7 +6,8 @@ from specdrive_ros.errors import WorkFailed
 
 
 def build_engines_and_exit(node: LifecycleNode, settings: dict) -> None:
-    """Where the settings ask for it: builds and ends the process, 0 done, 1 the work failed; InputError is raised."""
+    """If the settings ask for it, builds engines and exits: 0 done, 1 the work failed. Raises InputError for bad
+    settings."""
     if not settings["build_engines_only"]:
         return
     from specdrive_ros.engine.building import build_for_model

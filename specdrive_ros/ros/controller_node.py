@@ -1,7 +1,7 @@
-"""`controller`: trajectory and odometry in, vehicle commands out at a fixed rate.
+"""`controller`: takes trajectory and odometry, sends vehicle commands at a fixed rate.
 
-A shell around `specdrive_ros.controller`. Its beat is the steady clock's, so that a clock of the
-simulation that stands still or goes back does not stop the commands.
+A shell around `specdrive_ros.controller`. It runs on the steady clock, so that a simulation clock that stops or jumps
+back does not stop the commands.
 """
 
 import sys
@@ -32,7 +32,7 @@ from specdrive_ros.ros.vehicle_geometry import EMBEDDED, RANGES, VehicleGeometry
 from specdrive_ros.ros.vehicle_info import KnownVehicle
 from specdrive_ros.ros.vehicle_messages import MESSAGE_OF_OUTPUT, TOPIC_OF_OUTPUT, message_of, message_type
 
-ACKED_S, LINGER_S = 0.25, 0.1  # in the half second that a node has to end
+ACKED_S, LINGER_S = 0.25, 0.1  # out of the half second that a node has to shut down
 _DEFAULT = ControllerConfig()
 STARTUP = (
     ParameterSpec("output", "ackermann", "message to command with", choices=tuple(MESSAGE_OF_OUTPUT), read_only=True),
@@ -67,7 +67,7 @@ PARAMETERS = STARTUP + TUNING
 
 
 class ControllerNode(Node):
-    """Subscribes `~/input/trajectory`, `…/odometry` and `…/vehicle_info`, publishes `~/output/<command>`."""
+    """Subscribes to `~/input/trajectory`, `…/odometry` and `…/vehicle_info`; publishes `~/output/<command>`."""
 
     def __init__(self, **node_arguments):
         super().__init__("controller", **node_arguments)
@@ -115,10 +115,10 @@ class ControllerNode(Node):
         self._stop_reason = command.stop_reason
 
     def close(self) -> None:
-        """The last command is a stop: a vehicle keeps doing what it was told last."""
+        """Sends a stop as the last command: a vehicle keeps doing what it was last told."""
         self._send(self._controller.stop("the controller is shutting down"))
         self._publisher.wait_for_all_acked(Duration(seconds=ACKED_S))
-        Event().wait(LINGER_S)  # best-effort readers confirm nothing and still read our shared memory
+        Event().wait(LINGER_S)  # best-effort readers acknowledge nothing and still read our shared memory
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,7 +1,7 @@
-"""Messages into the package's arrays and back: receive and send, nothing in between.
+"""Messages to the package's arrays and back, and nothing else.
 
-Opens no sockets and keeps no state, so that tests need only the message classes. Stamps are exact
-integer nanoseconds on both sides.
+Opens no sockets and keeps no state, so that tests need only the message classes. Stamps are exact integer nanoseconds
+on both sides.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from specdrive_ros.shapes import NANOSECONDS, WAYPOINT_STEP_S
 STAGES = ("total", "wait", "decode", "vision", "prefill", "draft", "verify", "action", "check", "publish")
 WAYPOINT_STEP_NS = round(WAYPOINT_STEP_S * NANOSECONDS)
 NANOSECONDS_PER_MS = 1_000_000
-EARLIEST_NS, LATEST_NS = -(2**31) * NANOSECONDS, 2**31 * NANOSECONDS - 1  # of an int32 of seconds
+EARLIEST_NS, LATEST_NS = -(2**31) * NANOSECONDS, 2**31 * NANOSECONDS - 1  # range of an int32 of seconds
 LARGEST_COUNT = 2**16 - 1  # of a uint16 field
 
 
@@ -41,7 +41,7 @@ def duration(time_ns: int) -> Duration:
 
 
 def _whole_seconds(time_ns: int) -> tuple[int, int]:
-    """As a message holds them: the age of a stamp that is nonsense may be more than its field can say."""
+    """(seconds, nanoseconds), limited to a message's range: the age of a nonsensical stamp may exceed it."""
     return divmod(min(max(int(time_ns), EARLIEST_NS), LATEST_NS), NANOSECONDS)
 
 
@@ -58,7 +58,7 @@ def yaw_quaternion(yaw: float) -> Quaternion:
 
 
 def yaw_of(quaternion: Quaternion) -> float:
-    """Heading about z. Raises InputError for a quaternion without a direction."""
+    """Heading about z, rad. Raises InputError for a quaternion of norm zero or with NaN."""
     x, y, z, w = quaternion.x, quaternion.y, quaternion.z, quaternion.w
     norm = x * x + y * y + z * z + w * w
     if not norm > 1e-6:  # NaN too
@@ -67,7 +67,7 @@ def yaw_of(quaternion: Quaternion) -> float:
 
 
 def odometry_arrays(message: Odometry) -> tuple[int, np.ndarray, np.ndarray, float]:
-    """(stamp ns, xyz [3] m, quaternion [4] x y z w, forward speed m/s) as the message has them."""
+    """(stamp ns, xyz [3] m, quaternion [4] x y z w, forward speed m/s) as in the message."""
     position, turn = message.pose.pose.position, message.pose.pose.orientation
     xyz = np.array([position.x, position.y, position.z])
     quaternion = np.array([turn.x, turn.y, turn.z, turn.w])
@@ -87,7 +87,7 @@ def pose_sample(message: Odometry) -> PoseSample:
 
 
 class TrajectoryWriter:
-    """Fills the same message again and again: making 64 points anew costs more than all else of a cycle.
+    """Fills the same message again and again: making 64 new points costs more than everything else in a cycle.
 
     What it returns is valid until the next call.
     """
@@ -99,7 +99,7 @@ class TrajectoryWriter:
         self._trajectory = Trajectory(points=self._points)
 
     def trajectory(self, plan: Plan, frame_id: str, source: int) -> Trajectory:
-        """Waypoint k is at t0 + 0.1 (k + 1) s exactly."""
+        """The plan as a message; waypoint k is at exactly t0 + 0.1 (k + 1) s."""
         half = plan.yaw / 2
         columns = (*plan.xyz.T, np.sin(half), np.cos(half), plan.speed_mps, plan.acceleration, plan.curvature)
         rows = zip(*(np.asarray(column, np.float64).tolist() for column in columns), strict=True)
@@ -113,12 +113,12 @@ class TrajectoryWriter:
 
 
 def trajectory_message(plan: Plan, frame_id: str, source: int) -> Trajectory:
-    """A trajectory of its own: waypoint k is at t0 + 0.1 (k + 1) s exactly."""
+    """The plan as a new message; waypoint k is at exactly t0 + 0.1 (k + 1) s."""
     return TrajectoryWriter(len(plan.xyz)).trajectory(plan, frame_id, source)
 
 
 def path_message(trajectory: Trajectory) -> Path:
-    """The same waypoints for rviz; each pose carries the time it is meant for."""
+    """The same waypoints for rviz; each pose is stamped with the time it is planned for."""
     t0_ns = nanoseconds(trajectory.header.stamp)
     frame_id = trajectory.header.frame_id
     poses = [
@@ -129,7 +129,7 @@ def path_message(trajectory: Trajectory) -> Path:
 
 
 def ego_trajectory(message: Trajectory) -> EgoTrajectory:
-    """What the controller follows. Raises InputError for an unset orientation."""
+    """The trajectory in the form the controller follows. Raises InputError for an unset orientation."""
     poses = [point.pose for point in message.points]
     return EgoTrajectory(
         t0_ns=nanoseconds(message.header.stamp),
@@ -141,7 +141,7 @@ def ego_trajectory(message: Trajectory) -> EgoTrajectory:
 
 
 def reasoning_message(plan: Plan, frame_id: str) -> Reasoning:
-    """Accepted length and routine share are counted as `decoding/statistics.py` says."""
+    """The plan's reasoning as a message; accepted length and routine share as in `decoding/statistics.py`."""
     tokens = len(plan.token_ids)
     return Reasoning(
         header=header(plan.t0_ns, frame_id),
@@ -155,7 +155,7 @@ def reasoning_message(plan: Plan, frame_id: str) -> Reasoning:
 
 
 def plan_of(trajectory: Trajectory, reasoning: Reasoning | None, stage_ms: Mapping[str, float]) -> Plan:
-    """A plan from what was published of it. Of the token ids only the number is known: all are 0."""
+    """A plan rebuilt from what was published. Only the number of token ids is known, so all of them are 0."""
     points = trajectory.points
     positions = [point.pose.position for point in points]
     speed = np.array([point.longitudinal_velocity_mps for point in points])
@@ -177,7 +177,7 @@ def plan_of(trajectory: Trajectory, reasoning: Reasoning | None, stage_ms: Mappi
 
 
 def set_stages(message: CycleStats, stage_ms: Mapping[str, float]) -> None:
-    """Fills the durations of the stages that were timed; the others stay zero."""
+    """Fills in the durations of the stages that were timed; the others stay zero."""
     for stage in STAGES:
         if stage in stage_ms:
             setattr(message, stage, duration_from_ms(stage_ms[stage]))

@@ -1,7 +1,7 @@
-"""A thread that acts when something begun is not over in time, and again and again until it is.
+"""A thread that acts when a task is not finished in time, and repeatedly until it is.
 
-The one who works cannot keep a deadline by himself: a network that hangs does not look at the clock. The clock is the
-steady one. Knows nothing of plans.
+The thread doing the work cannot watch its own deadline: a hanging network does not look at the clock. Uses the steady
+clock. Knows nothing about plans.
 """
 
 import time
@@ -12,7 +12,7 @@ from specdrive_ros.shapes import NANOSECONDS
 
 
 class DeadlineWatch:
-    """act: called from the watch's thread, never while `end` has returned and nothing was begun since."""
+    """act: called from the watch's thread, never between `end` and the next `begin`."""
 
     def __init__(self, act: Callable[[], None]):
         self._act = act
@@ -25,13 +25,13 @@ class DeadlineWatch:
         self._thread.start()
 
     def begin(self, due_ns: int, repeat_ns: int) -> None:
-        """Acts at `due_ns` and every `repeat_ns` after it, unless `end` comes first."""
+        """Acts at `due_ns` (steady clock) and every `repeat_ns` after it, unless `end` comes first."""
         with self._changed:
             self._due_ns, self._repeat_ns, self._acted = due_ns, repeat_ns, 0
             self._changed.notify()
 
     def end(self) -> int:
-        """It is over. Returns how often the watch acted; an act in progress is waited for."""
+        """Ends the task. Returns how often the watch acted; waits for an act in progress."""
         with self._changed:
             self._due_ns = None
             return self._acted
@@ -40,7 +40,7 @@ class DeadlineWatch:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join()  # an act takes milliseconds, and it holds on to what it acts on
+        self._thread.join()  # an act takes milliseconds, and it needs the objects it acts on
 
     def _watch(self) -> None:
         with self._changed:

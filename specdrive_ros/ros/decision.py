@@ -1,6 +1,6 @@
-"""What is published for an observation: the model's plan, or what stands in for it and the reason for it.
+"""What is published for an observation: the model's plan, or its substitute and the reason for it.
 
-Whatever the model does, there is a decision. Does not know how it is sent.
+There is a decision whatever the model does. Does not know how it is sent.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from specdrive_ros.safety.stand_in import StandIn, Substitute
 
 
 class Planner(Protocol):
-    """Anything that makes a plan of an observation."""
+    """Anything that makes a plan from an observation."""
 
     def plan(self, observation: Observation) -> Plan: ...
 
@@ -22,7 +22,7 @@ class Planner(Protocol):
 class Decision:
     """A plan to publish. source: of Trajectory; reason: of CycleStats; text: the reason in words.
 
-    refused: the model's own plan where the checks refused it.
+    refused: the model's own plan if the checks refused it.
     """
 
     plan: Plan
@@ -33,11 +33,11 @@ class Decision:
 
 
 def decide(planner: Planner, observation: Observation, stand_in: StandIn | None = None) -> Decision:
-    """The model's plan where there is one that passes the checks, else what stands in for it."""
+    """The model's plan if there is one that passes the checks, else a substitute."""
     stand_in = stand_in or StandIn()
     try:
         plan = planner.plan(observation)
-    except Exception as error:  # a model can fail in any way; the car has to be stopped in all of them
+    except Exception as error:  # a model can fail in any way, and the car must be stopped in all of them
         text = f"model failed: {type(error).__name__}: {error}"
         return _instead(stand_in, observation, CycleStats.MODEL_FAILED, text)
     if plan.violations:
@@ -55,7 +55,7 @@ def _instead(
 
 
 def substituted(substitute: Substitute, reason: int, text: str, refused: Plan | None = None) -> Decision:
-    """A substitute as a decision; a stop also says why the last plan was not republished."""
+    """A substitute as a decision; for a stop, the text also says why the last plan was not republished."""
     source = Trajectory.REPUBLISHED if substitute.republished else Trajectory.STOP
     if substitute.why_not_republished:
         text = f"{text} (no republishing: {substitute.why_not_republished})"

@@ -1,8 +1,8 @@
-"""Health of a node as `/diagnostics`: one status an input, one for the model, one for the cycle.
+"""Health of a node as `/diagnostics`: one status per input, one for the model, one for the cycle.
 
-Callbacks and the worker note what happens, from their own threads; the node asks for the statuses when
-it publishes them. Every status has a code that stays the same while the trouble does, so that a change
-can be told from a number in a text. Opens no sockets.
+Callbacks and the worker report events from their own threads; the node collects the statuses when it publishes them.
+Every status has a code that stays the same as long as the problem does, so that a real change can be told from a
+changed number in a text. Opens no sockets.
 """
 
 import time
@@ -19,15 +19,15 @@ from specdrive_ros.shapes import NANOSECONDS
 
 OK, WARN, ERROR = DiagnosticStatus.OK, DiagnosticStatus.WARN, DiagnosticStatus.ERROR
 HARDWARE_ID = "specdrive"
-INPUT_STATUS = "input "  # begins the name of an input's status
-REJECTED = "rejected "  # begins the key of a count of refusals
+INPUT_STATUS = "input "  # prefix of the name of an input's status
+REJECTED = "rejected "  # prefix of the key of a count of refusals
 OVERRIDE = "nothing of it arrives; qos_overrides.<topic>.subscription.reliability: best_effort takes it"
-SHOW_REFUSAL_S = 2.0  # how long a refused message is shown as a warning; once it is shown however late that is
+SHOW_REFUSAL_S = 2.0  # how long a refused message counts as a warning; it is shown at least once, however late
 
 
 @dataclass(frozen=True)
 class Health:
-    """One status. level: OK, WARN or ERROR; code: stable while the trouble is the same."""
+    """One status. level: OK, WARN or ERROR; code: constant as long as the problem is the same."""
 
     name: str
     level: bytes
@@ -55,10 +55,10 @@ ODD = {
 
 
 class InputMonitor:
-    """What one subscription gets: how much, how fast, how fresh, in what order, what was refused and why.
+    """What one subscription receives: how much, how fast, how fresh, in which order, what was refused and why.
 
-    stale_after_s: silence that is an error. min_hz, max_age_s: slower or older (by the node's clock) is a warning;
-    0: never.
+    stale_after_s: silence longer than this is an error. min_hz, max_age_s: a lower rate or older messages (by the
+    node's clock) are a warning; 0: never.
     """
 
     def __init__(self, name: str, topic: str, stale_after_s: float, *, min_hz: float = 0.0, max_age_s: float = 0.0):
@@ -80,14 +80,14 @@ class InputMonitor:
 
     @property
     def rejected(self) -> dict[str, int]:
-        """Reason -> messages refused for it."""
+        """Reason -> number of messages refused for it."""
         with self._lock:
             return dict(self._rejected)
 
     def note_arrival(
         self, overflowed: bool = False, stamp_ns: int | None = None, frame_id: str = "", clock_ns: int | None = None
     ) -> None:
-        """clock_ns: the node's clock, which the stamp is compared with."""
+        """Records a message. clock_ns: the node's clock, to compare the stamp with."""
         now_ns = time.monotonic_ns()
         with self._lock:
             self._received += 1
@@ -105,12 +105,13 @@ class InputMonitor:
             self._refusal, self._shown = (time.monotonic_ns(), code, f"refused: {text}"), False
 
     def note_warning(self, code: str, text: str) -> None:
-        """A message that was taken and is odd."""
+        """Records a message that was accepted but is odd."""
         with self._lock:
             self._warn(time.monotonic_ns(), code, text)
 
     def note_unheard(self, publishers: int) -> None:
-        """So many publishers of the topic, in all, were met whose quality of service lets nothing of theirs arrive."""
+        """Records the total number of publishers of the topic whose quality of service is incompatible, so nothing
+        arrives."""
         with self._lock:
             self._unheard = publishers
 
@@ -120,12 +121,12 @@ class InputMonitor:
 
     @property
     def is_stale(self) -> bool:
-        """It came once and no longer does."""
+        """Whether messages came at some time and no longer do."""
         arrived_ns = self._arrived_ns
         return arrived_ns is not None and time.monotonic_ns() - arrived_ns > self.stale_after_s * NANOSECONDS
 
     def health(self, shown: bool = False) -> Health:
-        """shown: it is published, and not only looked at."""
+        """The input's status. shown: whether it is being published, not just looked at."""
         now_ns = time.monotonic_ns()
         with self._lock:
             level, code, text = self._judge(now_ns)
@@ -168,5 +169,5 @@ def diagnostic_array(stamp: Time, node_name: str, statuses: Sequence[Health]) ->
 
 
 def signature(statuses: Sequence[Health]) -> tuple:
-    """Changes when a level or a code does, not with the numbers."""
+    """A value that changes when a level or code does, but not with the numbers."""
     return tuple((health.name, health.level, health.code) for health in statuses)

@@ -1,7 +1,8 @@
-"""A DDS domain of one's own: programs on one machine, or tests side by side, must not hear each other.
+"""Gives each process group a DDS domain of its own: programs on one machine, or parallel tests, must not hear each
+other.
 
-A domain id is claimed with a lock on a file, which the system releases when the process ends, however
-it ends. Only claims made through this file are seen; DDS itself has no such register.
+A domain id is claimed with a lock on a file, which the system releases when the process ends, however it ends. Only
+claims made through this file are seen; DDS itself has no such register.
 """
 
 import fcntl
@@ -20,7 +21,8 @@ FIRST_DOMAIN, LAST_DOMAIN = 2, 101  # above 101 the ports reach into Linux's eph
 
 @contextmanager
 def own_domain() -> Iterator[int]:
-    """A domain id that nobody else has claimed, for as long as the context lasts."""
+    """A domain id that nobody else has claimed, for the duration of the context. Raises WorkFailed if all are in
+    use."""
     count = LAST_DOMAIN - FIRST_DOMAIN + 1
     for step in range(count):
         domain = FIRST_DOMAIN + (os.getpid() + step) % count
@@ -39,7 +41,7 @@ def _claim(domain: int) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError:
-        return None  # another user's
+        return None  # it belongs to another user
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -49,10 +51,10 @@ def _claim(domain: int) -> int | None:
 
 
 def dds_environment(domain: int, profile: Path) -> dict[str, str]:
-    """Variables that put a process into a domain on this machine only, with our Fast DDS profile.
+    """Environment variables that put a process into a domain limited to this machine, with our Fast DDS profile.
 
-    Fast DDS's own defaults lose images over half a megabyte without a word; the profile has a larger
-    shared-memory segment. A profile the user has chosen stays.
+    With its own defaults, Fast DDS silently loses images over half a megabyte; the profile has a larger shared-memory
+    segment. A profile chosen by the user is kept.
     """
     variables = {"ROS_DOMAIN_ID": str(domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     if not any(os.environ.get(name) for name in PROFILE_VARIABLES):

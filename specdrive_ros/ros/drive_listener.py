@@ -1,8 +1,7 @@
-"""What a drive shows: the planner's topics, the pictures and poses they belong to, the sim's events.
+"""What a drive shows: the planner's topics, the images and poses they belong to, the sim's events.
 
-Messages of one t0 come on several topics in any order; when all of a cycle are there it is handed on,
-in arrays, without ROS types. A plan that comes after its deadline takes the place of what stood in for it. Does not
-know what is done with it.
+Messages of one t0 arrive on several topics in any order; once a cycle is complete it is handed on, as arrays without
+ROS types. A plan that arrives after its deadline replaces its stand-in. Does not know what is done with it.
 """
 
 import json
@@ -31,7 +30,7 @@ SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republis
 PLANNER = "planner"
 FRAME_NS = NANOSECONDS // 10
 IMAGES_WAITING = 50  # while the screen or the recording is busy
-KEPT_STAMPS = 600  # half a minute of odometry: no plan that is later is of interest
+KEPT_STAMPS = 600  # half a minute of odometry: plans later than that do not matter
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +39,8 @@ class DriveCycle:
 
     t0_ns:     stamp of the observation; time_s: since the scenario began.
     scenario:  the sim's event that began it (`name`, `seed`, `index`, `stamp_ns`).
-    plan:      made from the messages; of its token ids only the number is published, all are 0.
-               `stage_ms` is that of CycleStats.
+    plan:      rebuilt from the messages; of its token ids only the number is published, so all are 0. `stage_ms` is
+               that of CycleStats.
     rgb:       uint8 [H, W, 3], the camera's frame at t0.
     pose:      of the rear axle in the map at t0.
     source:    planned, republished or stop; `note` says why it is not planned.
@@ -61,10 +60,10 @@ class DriveCycle:
 
 @dataclass
 class MessageCounts:
-    """Messages that reached the listener, and what the planner says it dropped and refused.
+    """Messages that reached the listener, and those that the planner says it dropped and refused.
 
-    rejected: input -> reason -> messages, as of the planner's last diagnostics; what one refused before it was started
-    anew is counted, too.
+    rejected: input -> reason -> messages, as of the planner's latest diagnostics, including those from before a
+              restart of the planner.
     """
 
     received: Counter = field(default_factory=Counter)
@@ -73,7 +72,7 @@ class MessageCounts:
     _newest: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def note_refused(self, name: str, reason: str, count: int) -> None:
-        """count: since the planner was started."""
+        """count: total since the planner was started."""
         earlier = self._newest.get((name, reason), 0)
         self._newest[name, reason] = count
         reasons = self.rejected.setdefault(name, {})
@@ -83,8 +82,8 @@ class MessageCounts:
 class DriveListener:
     """Calls `on_cycle(DriveCycle)` and `on_scenario(event)` from the thread that spins `node`.
 
-    finished: the sim has ended the last scenario. matched: every publisher has been found. caught_up: what the planner
-    said until then has been taken, which on a busy machine waits in queues.
+    finished: the sim has ended the last scenario. matched: every publisher has been found. caught_up: everything the
+    planner said before the end has been taken; on a busy machine it waits in queues.
     """
 
     def __init__(
@@ -136,7 +135,7 @@ class DriveListener:
         return self.finished and all(self._newest_ns[part] >= since_ns for part in ("trajectory", "stats"))
 
     def hand_on_rest(self) -> None:
-        """Nothing comes any more: what stood in for a late plan is its cycle's."""
+        """Ends the wait for late plans: nothing more comes, so stand-ins become their cycles' plans."""
         self._hand_on_before(float("inf"))
 
     def _take_diagnostics(self, message: DiagnosticArray) -> None:
@@ -179,18 +178,18 @@ class DriveListener:
         self._on_cycle(self._cycle(t0_ns, parts))
 
     def _await_late_plan(self, t0_ns: int, parts: dict) -> None:
-        """What stood in at the deadline is the cycle's unless its own plan still comes, late."""
+        """The stand-in at the deadline is the cycle's plan unless the model's own still comes, late."""
         self._hand_on_before(t0_ns)
         self._stood_in[t0_ns] = self._cycle(t0_ns, parts)
         del parts["trajectory"], parts["stats"]
 
     def _hand_on_before(self, t0_ns: float) -> None:
-        """Cycles whose late plan did not come before a newer cycle's."""
+        """Hands on cycles whose late plan did not come before a newer cycle's."""
         for earlier_ns in sorted(stamp for stamp in self._stood_in if stamp < t0_ns):
             self._on_cycle(self._stood_in.pop(earlier_ns))
 
     def _drop_stand_in(self, parts: dict) -> None:
-        """A stop for want of an observation is no cycle; a plan for the same stamp may still come."""
+        """A stop for lack of an observation is no cycle; a plan for the same stamp may still come."""
         trajectory = parts.get("trajectory")
         if trajectory is not None and trajectory.source != Trajectory.PLANNED:
             del parts["trajectory"]

@@ -1,7 +1,7 @@
-"""A car's cameras and odometry, spoiled as told: what a planner has to live through.
+"""A car's cameras and odometry, faulty on request: what a planner has to survive.
 
-The car drives straight on at a steady speed in real time; pictures are noise with a stamp's own pattern, so that no two
-are the same. `faults` is a set of names from FAULTS and may be changed at any time. Used by the fault tests and by
+The car drives straight on at constant speed in real time; images are noise with a pattern from the stamp, so that no
+two are the same. `faults` is a set of names from FAULTS and can be changed at any time. Used by the fault tests and by
 `specdrive bench node`.
 """
 
@@ -47,10 +47,10 @@ FAULTS = {
 class FaultSource(Node):
     """Publishes `image` per camera topic and odometry on `odometry`.
 
-    images: topics of the cameras; size: rows and columns of the pictures.
-    sent_ns: stamp -> steady time at which the first camera's picture of that stamp was sent, of the last minute.
-    slow_motion: a sample that is sent late is stamped as if it were not, so that a machine that is too busy for a car
-    in real time sees one that is slower, and not one whose messages have gaps.
+    images:  topics of the cameras; size: rows and columns of the images.
+    sent_ns: stamp -> steady time at which the first camera's image with that stamp was sent, for the last minute.
+    slow_motion: a message that is sent late is stamped as if it were on time, so that a machine too busy for real time
+                 sees a slower car, and not one whose messages have gaps.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FaultSource(Node):
         return all(publisher.get_subscription_count() for publisher in (*self._images, self._odometry))
 
     def set_faults(self, *names: str) -> None:
-        """From now on these. Raises KeyError for one that is not known."""
+        """Replaces the active faults. Raises KeyError for an unknown name."""
         for name in names:
             FAULTS[name]  # noqa: B018
         if "clock_back" in names and "clock_back" not in self.faults:
@@ -90,7 +90,7 @@ class FaultSource(Node):
             self._send_burst()
 
     def _now_ns(self) -> int:
-        """Stamps follow the wall clock from where the source began, without its corrections."""
+        """Stamp clock: starts at the wall clock, then runs without its corrections."""
         return self._began_wall_ns + self._passed_ns() - self._back_ns
 
     def _passed_ns(self) -> int:
@@ -136,7 +136,7 @@ class FaultSource(Node):
         )
 
     def _send_burst(self) -> None:
-        """Stamps of the last tenth of a second, so that they are neither new nor from another time."""
+        """Stamps lie in the last tenth of a second, so that they are neither new nor from another time."""
         stamp_ns = self._now_ns() - NANOSECONDS // 10
         message = self._image(stamp_ns)
         for step in range(BURST):

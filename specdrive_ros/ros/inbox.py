@@ -1,6 +1,6 @@
 """Where callbacks leave messages for the worker: bounded, never blocking, newest kept.
 
-Callbacks only put references here; decoding and inference are the worker's. Knows no message types.
+Callbacks only store references here; decoding and inference are done by the worker. Knows no message types.
 """
 
 import time
@@ -8,12 +8,12 @@ from collections import deque
 from dataclasses import dataclass
 from threading import Condition
 
-KEPT_LOST = 1024  # stamps of messages that had to give way, remembered for the count
+KEPT_LOST = 1024  # stamps of discarded messages, remembered so that they can be counted
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """A message, its own stamp, and when it came on the steady clock."""
+    """A message, its own stamp, and its time of arrival on the steady clock."""
 
     message: object
     stamp_ns: int
@@ -22,11 +22,11 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Batch:
-    """What came since the worker last looked.
+    """What arrived since the worker last looked.
 
-    was_reset: what came before belongs to a clock or a scene that is over.
+    was_reset: everything before belongs to a clock or scene that is over.
     arrivals:  input name -> messages, oldest first.
-    lost_ns:   input name -> stamps of messages that had to give way to newer ones.
+    lost_ns:   input name -> stamps of messages displaced by newer ones.
     """
 
     was_reset: bool
@@ -35,9 +35,9 @@ class Batch:
 
 
 class Inbox:
-    """One bounded queue an input, oldest out first.
+    """One bounded queue per input; the oldest message is discarded first.
 
-    capacities: input name -> most messages that wait.
+    capacities: input name -> maximum number of waiting messages.
     """
 
     def __init__(self, capacities: dict[str, int]):
@@ -48,7 +48,7 @@ class Inbox:
         self._reset = False
 
     def put(self, name: str, message: object, stamp_ns: int) -> bool:
-        """Leaves a message; True when the oldest had to give way."""
+        """Adds a message; returns True if the oldest one was discarded for it."""
         with self._changed:
             queue = self._queues[name]
             overflows = len(queue) == queue.maxlen
@@ -59,7 +59,7 @@ class Inbox:
         return overflows
 
     def reset(self) -> None:
-        """What waits belongs to a clock or a scene that is over; the worker is told."""
+        """Discards what is waiting, since its clock or scene is over, and tells the worker."""
         with self._changed:
             self._empty()
             self._reset = True
@@ -71,7 +71,7 @@ class Inbox:
             self._changed.notify()
 
     def take(self, timeout_s: float | None = None) -> Batch | None:
-        """Waits for messages or a reset, at most so long; an empty batch then. None once closed."""
+        """Waits at most `timeout_s` for messages or a reset; an empty batch after that. None once closed."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or self._reset or any(self._queues.values()), timeout_s

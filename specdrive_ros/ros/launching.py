@@ -1,7 +1,7 @@
-"""What our launch files have in common: arguments, the DDS profile, planner and controller on a car's topics.
+"""What our launch files share: arguments, the DDS profile, planner and controller on a car's topics.
 
 Needs ROS's `launch` and `launch_ros`; nothing else imports this. The folders `launch/` and `config/` lie side by side
-in a checkout and in an installed package, so a launch file finds the other from its own place.
+both in a checkout and in an installed package, so a launch file finds the other from its own location.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 
 PACKAGE = "specdrive_ros"
 COMMANDS = ("ackermann_cmd", "vehicle_control_cmd")
-Arguments = Mapping[str, tuple[str | None, str]]  # name -> default (None: has to be given), what it says
+Arguments = Mapping[str, tuple[str | None, str]]  # name -> default (None: required), description
 
 PLANNER_ARGUMENTS: Arguments = {
     "model": ("mini", "name or folder of the checkpoint"),
@@ -34,12 +34,13 @@ def config_beside(launch_file: str) -> Path:
 
 
 def description(config: Path, arguments: Arguments, nodes: Callable[[LaunchContext], list]) -> LaunchDescription:
-    """What a launch file describes. nodes: called with the launch's context once its arguments are known."""
+    """The description that a launch file returns. nodes: called with the launch context once its arguments are
+    known."""
     return LaunchDescription([*declared(arguments), dds_profile(config), OpaqueFunction(function=nodes)])
 
 
 def declared(arguments: Arguments) -> list[DeclareLaunchArgument]:
-    """With what `ros2 launch --show-args` shows of them."""
+    """The declared arguments, with their descriptions for `ros2 launch --show-args`."""
     return [
         DeclareLaunchArgument(name, default_value=default, description=text)
         for name, (default, text) in arguments.items()
@@ -47,17 +48,18 @@ def declared(arguments: Arguments) -> list[DeclareLaunchArgument]:
 
 
 def values_of(context: LaunchContext, arguments: Arguments) -> dict[str, str]:
-    """What the arguments are in this launch."""
+    """Values of the arguments in this launch."""
     return {name: LaunchConfiguration(name).perform(context) for name in arguments}
 
 
 def names_in(value: str) -> list[str]:
-    """Names joined by commas."""
+    """Comma-separated names."""
     return [name for name in (part.strip() for part in value.split(",")) if name]
 
 
 def flag(values: Mapping[str, str], name: str) -> bool:
-    """Whether an argument says yes, as ROS's own do: in any case of letters. Raises ValueError for anything else."""
+    """Whether a flag is set; like ROS's own, upper or lower case. Raises ValueError for anything but true, false, 1,
+    0."""
     try:
         return {"true": True, "1": True, "false": False, "0": False}[values[name].lower()]
     except KeyError:
@@ -65,7 +67,7 @@ def flag(values: Mapping[str, str], name: str) -> bool:
 
 
 def number(values: Mapping[str, str], name: str, kind: type = float) -> float:
-    """An argument that is a number. Raises ValueError, which names it, where it is none."""
+    """A numeric argument. Raises ValueError, naming it, if it is not a number."""
     try:
         return kind(values[name])
     except ValueError:
@@ -74,7 +76,7 @@ def number(values: Mapping[str, str], name: str, kind: type = float) -> float:
 
 
 def dds_profile(config: Path) -> SetEnvironmentVariable:
-    """Fast DDS's defaults lose large images; a profile the user has chosen stays."""
+    """Sets our profile, because Fast DDS's defaults lose large images; a profile chosen by the user is kept."""
     profile = EnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", default_value=str(config / "fastdds.xml"))
     return SetEnvironmentVariable("FASTDDS_DEFAULT_PROFILES_FILE", profile)
 
@@ -89,7 +91,7 @@ def planner(
 ) -> Node:
     """The planner's node.
 
-    images: camera -> topic of its pictures; outputs: output -> its topic; parameters: override those of the file.
+    images: camera -> topic of its images; outputs: output -> its topic; parameters: override those of the file.
     """
     texts = {name: ParameterValue(values[name], value_type=str) for name in ("model", "runtime", "draft")}
     suffix = "image/compressed" if parameters.get("image_transport") == "compressed" else "image"
@@ -102,7 +104,7 @@ def planner(
         parameters=[
             str(config / "planner.param.yaml"),
             {
-                **texts,  # "1e5" is a name, too
+                **texts,  # as text: "1e5" is a valid name too
                 "deadline_ms": number(values, "deadline_ms"),
                 "deadline_policy": values["deadline_policy"],
                 "use_sim_time": flag(values, "use_sim_time"),
@@ -140,24 +142,25 @@ def controller(config: Path, values: Mapping[str, str], car: str, odometry: str,
 
 
 def vehicle_info(values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The remapping to CARLA's topic, where the car has CARLA's role name."""
+    """The remapping to CARLA's topic, if the car has a CARLA role name."""
     return [("~/input/vehicle_info", f"/carla/{values['role_name']}/vehicle_info")] if "role_name" in values else []
 
 
 def rear_axle(values: Mapping[str, str], until_told_m: float) -> dict[str, object]:
-    """Parameters of the argument `rear_axle_x_m`: a number wins over vehicle_info, `auto` is for until that comes."""
+    """Parameters for the argument `rear_axle_x_m`: a number overrides vehicle_info; `auto` is
+    `until_told_m` until that arrives."""
     if values["rear_axle_x_m"] == "auto":
         return {"rear_axle_x_m": until_told_m}
     return {"rear_axle_x_m": number(values, "rear_axle_x_m"), "use_vehicle_info": False}
 
 
 def images_of(car: str, cameras: Sequence[str]) -> dict[str, str]:
-    """CARLA's topics of these cameras."""
+    """CARLA's image topics of these cameras."""
     return {camera: f"{car}/{camera}/image" for camera in cameras}
 
 
 def images_given(cameras: str, topics: str) -> dict[str, str]:
-    """Cameras and their topics, each joined by commas. Raises ValueError where there are not as many of each."""
+    """Cameras and their topics, both comma-separated. Raises ValueError unless there are equally many."""
     names, places = names_in(cameras), names_in(topics)
     if len(names) != len(places):
         raise ValueError(f"cameras {cameras!r} and images {topics!r}; should be as many of each")
@@ -165,7 +168,7 @@ def images_given(cameras: str, topics: str) -> dict[str, str]:
 
 
 def rviz(config: Path, values: Mapping[str, str]) -> list[Node]:
-    """rviz with our view of a drive, where the argument `rviz` asks for it."""
+    """rviz with our view of a drive, if the argument `rviz` asks for it."""
     if not flag(values, "rviz"):
         return []
     return [

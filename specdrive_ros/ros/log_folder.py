@@ -12,7 +12,7 @@ CONSOLE_ONLY = ("--ros-args", "--disable-external-lib-logs")
 
 
 def log_folder() -> Path:
-    """As rcl_logging finds it."""
+    """The log folder, found as rcl_logging finds it."""
     if os.environ.get("ROS_LOG_DIR"):
         return Path(os.environ["ROS_LOG_DIR"]).expanduser()
     home = os.environ.get("ROS_HOME") or str(Path.home() / ".ros")
@@ -20,7 +20,7 @@ def log_folder() -> Path:
 
 
 def why_not_writable(folder: Path) -> str:
-    """Empty where log files can be written; makes the folder where it is missing."""
+    """Empty if log files can be written, else the reason; makes the folder if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = os.statvfs(folder)
@@ -32,7 +32,7 @@ def why_not_writable(folder: Path) -> str:
 
 
 def with_logging_that_works(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """The arguments for rclpy, without log files where there is no room for them, and a line that says so."""
+    """The arguments for rclpy, with log files turned off if there is no room for them, and a line that says so."""
     folder = log_folder()
     why_not = why_not_writable(folder)
     if not why_not:

@@ -1,11 +1,11 @@
-"""The planner as a process over DDS, fed in real time, watched from outside: how late, how silent, how large.
+"""The planner as a process over DDS, fed in real time and observed from outside: latency, gaps, memory.
 
     measure_node("mini", minutes=10, faults=True, log_dir=out)
 
-Latency is that of the outside: from the picture handed to DDS to the trajectory of its stamp taken from DDS. What ROS
-itself adds is that, less the stages the planner says it worked and the wait for its cycle before. With faults, each is
-on for FAULT_S, then off for as long. `waited_s` is what the planner's threads waited for a processor that others had:
-where that is much, the times are the machine's. Does not know what a plan is.
+Latency is measured outside: from handing the image to DDS to receiving the trajectory with its stamp from DDS. ROS's
+own share is that minus the stages that the planner reports and the wait for its previous cycle. With faults, each is
+on for FAULT_S, then off for as long. `waited_s` is how long the planner's threads waited for a processor that others
+had: if it is large, the times say more about the machine. Does not know what a plan is.
 """
 
 import os
@@ -43,7 +43,7 @@ SOURCES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished",
 
 @dataclass
 class Heard:
-    """What came out of the planner, in milliseconds where it is a time."""
+    """What the planner published; times in milliseconds."""
 
     latency_ms: list[float] = field(default_factory=list)
     overhead_ms: list[float] = field(default_factory=list)
@@ -55,19 +55,19 @@ class Heard:
 
 
 class Listener:
-    """Takes trajectories and statistics; a cycle is complete when both are there."""
+    """Takes trajectories and statistics; a cycle is complete when both have arrived."""
 
     def __init__(self, context: Context, source: FaultSource):
         self.node = Node("benchmark_listener", context=context, use_global_arguments=False)
         self.heard = Heard()
         self._source, self._last_ns = source, None
-        self._came: dict[int, float] = {}  # stamp -> ms to the first trajectory of it, whatever it is
-        self._planned: dict[int, float] = {}  # … to the model's own plan
+        self._came: dict[int, float] = {}  # stamp -> ms until its first trajectory, whatever its source
+        self._planned: dict[int, float] = {}  # … until the model's own plan
         self.node.create_subscription(Trajectory, "/planner/output/trajectory", self._take, qos.deep(qos.output()))
         self.node.create_subscription(CycleStats, "/planner/output/cycle_stats", self._note, qos.deep(qos.output()))
 
     def forget(self) -> None:
-        """What came until now was warm-up."""
+        """Discards everything so far as warm-up."""
         self.heard, self._last_ns = Heard(), None
 
     def _take(self, message: Trajectory) -> None:
@@ -112,7 +112,7 @@ def measure_node(
     module: str = "planner_node",
     on_second: Callable[[int], None] = lambda second: None,
 ) -> dict:
-    """The document of `bench node --json`. Raises WorkFailed where the planner dies or does not get ready."""
+    """The document of `bench node --json`. Raises WorkFailed if the planner dies or does not get ready."""
     with ExitStack() as stack:
         domain = stack.enter_context(own_domain())
         environment = os.environ | dds_environment(domain, data_file(DDS_PROFILE))
@@ -143,7 +143,7 @@ def measure_node(
 
 
 def _soak(executor, child: Child, source: FaultSource, seconds: float, faults: bool, on_second) -> list[Usage]:
-    """Runs and looks at the planner once a second."""
+    """Runs for `seconds` and takes a snapshot of the planner's process once a second."""
     looks, names = [usage_of(child.process.pid)], list(FAULTS)
     began = time.monotonic()
     while (passed := time.monotonic() - began) < seconds:
@@ -170,7 +170,7 @@ def _spin(executor, child: Child, done: Callable[[], bool], timeout_s: float) ->
 def _spin_for(executor, child: Child, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        executor.spin_once(timeout_sec=SPIN_S)  # always the same: another timeout begins with the first topic again
+        executor.spin_once(timeout_sec=SPIN_S)  # always the same: another timeout restarts at the first topic
     child.check_alive()
 
 

@@ -1,7 +1,7 @@
-"""Where a node gets the car's odometry from: its topic or, where nobody publishes any, the transforms on /tf.
+"""Where a node gets the car's odometry: from its topic or, if nobody publishes it, from the transforms on /tf.
 
-CARLA has the origin of a car in its middle, plans and controller have it at the rear axle; the shift is made here, so
-that nobody behind it knows of it. tf2_msgs is loaded only where it is used.
+CARLA puts the origin of a car at its middle, plans and controller at the rear axle; the shift is made here, so that no
+later code has to know about it. tf2_msgs is imported only if it is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +22,13 @@ from specdrive_ros.ros.vehicle_geometry import RANGES
 from specdrive_ros.shapes import NANOSECONDS
 
 SOURCES = ("topic", "tf")
-LONGEST_STEP_S = 0.5  # between two poses that a speed is taken from
+LONGEST_STEP_S = 0.5  # between two poses that a speed is computed from
 Take = Callable[[Odometry], None]
-RearAxle = Callable[[str], float]  # frame of the car -> m
+RearAxle = Callable[[str], float]  # frame of the car -> m, forward positive
 
 
 def odometry_parameters(*, read_only: bool) -> tuple[ParameterSpec, ...]:
-    """The same parameters for every node that follows the car."""
+    """The parameters that every node following the car has in common."""
     return (
         ParameterSpec("odometry_source", "topic", "~/input/odometry, or tf where nobody publishes odometry",
                       choices=SOURCES, read_only=read_only),
@@ -42,7 +42,7 @@ def odometry_parameters(*, read_only: bool) -> tuple[ParameterSpec, ...]:
 
 
 def check_odometry_source(settings: Mapping[str, object]) -> None:
-    """Raises InputError where odometry should come from tf and its messages are not installed."""
+    """Raises InputError if odometry should come from tf and its messages are not installed."""
     if settings["odometry_source"] == "tf":
         _transform_message()
 
@@ -58,9 +58,9 @@ def subscribe_odometry(
     take: Take,
     on_mismatch: Callable[[int], None] | None = None,
 ) -> list:
-    """Subscriptions that give `take` the odometry of the rear axle. on_mismatch: as of `subscribe`.
+    """Subscriptions that pass the odometry of the rear axle to `take`. on_mismatch: as in `subscribe`.
 
-    rear_axle_x_m: where it is in the frame that a message is of; asked each time, since it may become known late.
+    rear_axle_x_m: position of the rear axle in a message's frame; asked each time, since it may become known late.
     """
     shifted = _shifting(rear_axle_x_m, take)
     if settings["odometry_source"] == "topic":
@@ -89,7 +89,7 @@ def _shifting(rear_axle_x_m: RearAxle, take: Take) -> Take:
             return
         position, turn = message.pose.pose.position, message.pose.pose.orientation
         quaternion = np.array([turn.x, turn.y, turn.z, turn.w])
-        if np.isfinite(quaternion).all() and quaternion.any():  # else the history refuses it by name
+        if np.isfinite(quaternion).all() and quaternion.any():  # else the history refuses it with a reason
             ahead = matrix_from_quaternion(quaternion / np.linalg.norm(quaternion))[:, 0] * offset_m
             position.x, position.y, position.z = (
                 float(value) for value in (position.x + ahead[0], position.y + ahead[1], position.z + ahead[2])
@@ -100,7 +100,7 @@ def _shifting(rear_axle_x_m: RearAxle, take: Take) -> Take:
 
 
 class TransformListener:
-    """Called with tf2_msgs/TFMessage; hands on odometry, its speed from the poses."""
+    """Called with tf2_msgs/TFMessage; passes on odometry, with the speed computed from the poses."""
 
     def __init__(self, fixed_frame: str, base_frame: str, take: Take):
         self._derived = TransformOdometry(fixed_frame, base_frame)
@@ -115,7 +115,7 @@ class TransformListener:
                 self._take(self._odometry(*found))
 
     def take_static(self, message) -> None:
-        """Transforms that never change: they move nothing, whatever their stamps."""
+        """Takes transforms that never change: they do not move the car, whatever their stamps."""
         for transform in message.transforms:
             self._derived.add(transform.child_frame_id, _edge(transform), static=True)
 
@@ -130,7 +130,7 @@ class TransformListener:
         return message
 
     def _note_speed(self, stamp_ns: int, position: np.ndarray, quaternion: np.ndarray) -> None:
-        """Along the heading; kept where two poses are too far apart in time to tell."""
+        """Updates the speed along the heading; it is kept if two poses are too far apart in time."""
         if self._last is not None:
             step_s = (stamp_ns - self._last[0]) / NANOSECONDS
             if 0 < step_s <= LONGEST_STEP_S and quaternion.any():
@@ -140,7 +140,7 @@ class TransformListener:
 
 
 def _edge(transform) -> Edge:
-    """A geometry_msgs/TransformStamped."""
+    """Converts a geometry_msgs/TransformStamped."""
     moved, turned = transform.transform.translation, transform.transform.rotation
     return Edge(
         transform.header.frame_id,

@@ -1,6 +1,6 @@
 """JSON schemas of parameter files, made from the nodes' own tables, so that they cannot disagree.
 
-    python -m specdrive_ros.ros.parameter_schema config     # writes config/NODE.param.schema.json anew
+    python -m specdrive_ros.ros.parameter_schema config     # rewrites config/NODE.param.schema.json
 """
 
 import json
@@ -17,13 +17,13 @@ TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def specs_of(node: str) -> tuple[ParameterSpec, ...]:
-    """Every parameter of a node."""
+    """All parameters of a node."""
     module = import_module(f"specdrive_ros.ros.{node}_node")
     return module.PARAMETERS
 
 
 def schema_of(node: str, specs: Sequence[ParameterSpec]) -> dict:
-    """Of a file in ROS's form, `/**: {ros__parameters: {…}}`; the key may also be the node's name."""
+    """Schema of a file in ROS's form, `/**: {ros__parameters: {…}}`; the key may also be the node's name."""
     parameters = {
         "type": "object",
         "properties": {spec.name: property_of(spec) for spec in specs},

@@ -1,7 +1,7 @@
-"""Node parameters as tables: name, default, meaning, limits. One table a node, declared and read here.
+"""Node parameters as tables: name, default, meaning, limits. One table per node, declared and read here.
 
-An integer is accepted where a float is meant (rclpy alone would refuse `cycle_hz:=10`). A wrong value
-is refused with the rule and the value, at start and when set later. Does not know what they are for.
+An integer is accepted where a float is meant (rclpy alone would refuse `cycle_hz:=10`). A wrong value is refused with
+the rule and the value, at start and when set later. Does not know what the parameters are for.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ QOS_OVERRIDES = "qos_overrides."  # declared later, by each subscription
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """One parameter. The type is that of the default; `element` is the type of a list's elements.
+    """One parameter. Its type is that of the default; `element` is the type of a list's elements.
 
-    read_only: it is only looked at when the node is made, so that a later change would be a lie.
+    read_only: the value is only read when the node is made, so later changes are refused.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ParameterSpec:
 def declare(node: Node, specs: Sequence[ParameterSpec]) -> None:
     """Declares the table on a node and refuses later changes that break a rule.
 
-    Raises InputError where a value given at start breaks one.
+    Raises InputError if a value given at start breaks one.
     """
     for spec in specs:
         try:
@@ -103,9 +103,10 @@ def declare(node: Node, specs: Sequence[ParameterSpec]) -> None:
 
 
 def _warn_of_unknown(node: Node, names: Sequence[str]) -> None:
-    """A misspelt name in a parameter file would be ignored without a word. No error: a file may serve other nodes, too.
+    """Warns of misspelt names in a parameter file, which ROS ignores silently. Not an error: a file may serve other
+    nodes too.
 
-    rclpy has no public way to what a node was given at start.
+    rclpy has no public way to read what a node was given at start.
     """
     for name in getattr(node, "_parameter_overrides", {}):
         if name in names or node.has_parameter(name) or name.startswith(QOS_OVERRIDES):
@@ -126,7 +127,7 @@ def _judge(specs: dict[str, ParameterSpec], changes: Sequence[Parameter]) -> Set
 
 
 def refuse_unless(node: Node, specs: Sequence[ParameterSpec], make: Callable[[dict[str, Value]], object]) -> None:
-    """Refuses changes after which `make` would raise InputError: each value is right, but not beside the others."""
+    """Refuses changes after which `make` would raise InputError: values that are valid alone but not together."""
     by_name = {spec.name: spec for spec in specs}
 
     def judge(changes: Sequence[Parameter]) -> SetParametersResult:
@@ -142,7 +143,7 @@ def refuse_unless(node: Node, specs: Sequence[ParameterSpec], make: Callable[[di
 
 
 def refuse_while(node: Node, specs: Sequence[ParameterSpec], why: Callable[[], str]) -> None:
-    """Refuses changes of these parameters while `why` has something to say; they are read at another time."""
+    """Refuses changes of these parameters while `why` returns a reason; they are only read at other times."""
     names = {spec.name for spec in specs}
 
     def judge(changes: Sequence[Parameter]) -> SetParametersResult:

@@ -1,7 +1,7 @@
-"""From messages to observations, on the worker's thread: decodes, sorts in, counts what is refused.
+"""From messages to observations, on the worker's thread: decodes, sorts, counts what is refused.
 
-Keeps what the cycle's statistics need of an observation: when its newest camera message came, how long
-decoding took, what was overtaken. Opens no sockets.
+Keeps what the cycle's statistics need about an observation: when its newest camera message arrived, how long decoding
+took, what was overtaken. Opens no sockets.
 """
 
 import time
@@ -26,18 +26,18 @@ ODOMETRY = "odometry"
 BASE_LINK = "base_link"
 MESSAGE_OF_TRANSPORT = {"raw": Image, "compressed": CompressedImage}
 EARLY_SHARE = 0.9  # a frame this share of a cycle after the last is the next cycle's: cameras jitter
-KEPT_STAMPS = 1024  # of frames not yet served
+KEPT_STAMPS = 1024  # of frames not yet used
 WAITING = {Reason.NOTHING_NEW, Reason.NOT_YET, Reason.NOT_SYNCHRONISED}
-INCOMPLETE = {Reason.NOT_SYNCHRONISED, Reason.CAMERA_MISSING, Reason.NOTHING_NEW}  # of a set that a camera lacks in
+INCOMPLETE = {Reason.NOT_SYNCHRONISED, Reason.CAMERA_MISSING, Reason.NOTHING_NEW}  # a camera is missing from the set
 WRONG_FRAME, FROZEN, UNCERTAIN = "WRONG_FRAME", "FROZEN", "UNCERTAIN"
-POSITION_VARIANCES = (0, 7)  # x and y in a pose's covariance, row by row
+POSITION_VARIANCES = (0, 7)  # indices of x and y in a pose's row-major covariance
 
 
 @dataclass
 class Perceived:
     """An observation with what its statistics need.
 
-    arrived_ns: steady time at which its newest camera message came.
+    arrived_ns: steady time at which its newest camera message arrived.
     decode_ms:  time spent decoding since the last observation.
     newest_ns:  input name -> stamp of its newest message, in the inputs' order.
     """
@@ -51,13 +51,13 @@ class Perceived:
 
 @dataclass(frozen=True)
 class InputPolicy:
-    """What is done with inputs that are late, missing or odd.
+    """How inputs that are late, missing or odd are handled.
 
-    cameras:         wait for a complete set, use the last picture of a camera that is late, or drop the cycle.
-    wait_s:          how long a set is waited for before `last` or `drop`.
-    max_age_s:       oldest picture that `last` uses.
+    cameras:         wait for a complete set, use the last image of a late camera, or drop the cycle.
+    wait_s:          how long to wait for a set before `last` or `drop`.
+    max_age_s:       oldest image that `last` uses.
     odometry_frames: child frames that odometry may have; empty: any.
-    max_std_m:       positions less certain than this are a warning; 0: never.
+    max_std_m:       positions with a larger standard deviation cause a warning; 0: never.
     """
 
     cameras: str = "wait"
@@ -69,14 +69,14 @@ class InputPolicy:
 
 @dataclass(frozen=True)
 class DroppedCycle(Refusal):
-    """The set stays incomplete and the cycle is given up: something has to stand in for it now."""
+    """The set stays incomplete and the cycle is given up: a substitute is needed now."""
 
 
 @dataclass(frozen=True)
 class Present:
-    """The newest instant that is known without a picture of it.
+    """The newest instant that is known without an image.
 
-    history, speed_mps: None where odometry does not tell.
+    history, speed_mps: None if odometry does not give them.
     """
 
     t0_ns: int
@@ -85,9 +85,9 @@ class Present:
 
 
 class Perception:
-    """Turns batches of messages into at most one observation a cycle; `dropped` counts those overtaken or given up.
+    """Turns batches of messages into at most one observation per cycle; `dropped` counts those overtaken or given up.
 
-    `resets` counts how often what was known became void: the clock went back.
+    `resets` counts how often all data became void because the clock went back.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class Perception:
         self._decode_ms = 0.0
         self._speed_mps: float | None = None
         self._odometry_arrived_ns: int | None = None
-        self._clock_ns: int | None = None  # the node's, when the newest message was taken in
+        self._clock_ns: int | None = None  # the node's clock when the newest message was taken in
         self._frozen = {camera: FrozenPicture() for camera in self.cameras}
 
     def reset(self) -> None:
-        """The clock went back: all that is known belongs to another time."""
+        """Forgets everything, because the clock went back and the data belong to another time."""
         self._builder = ObservationBuilder(self.cameras)
         self.resets += 1
         self._forget_cycle()
 
     def absorb(self, batch: Batch, clock_ns: int | None = None) -> None:
-        """Takes in what came: odometry first, so that frames find their history. clock_ns: of the node, now."""
+        """Takes in a batch: odometry first, so that frames find their history. clock_ns: the node's clock, now."""
         if batch.was_reset:
             self.reset()
         for arrival in batch.arrivals[ODOMETRY]:
@@ -153,7 +153,7 @@ class Perception:
         self._speed_mps = self._builder.history.known_speed(speed_mps)
 
     def _note_covariance(self, covariance: Sequence[float]) -> None:
-        """An uncertain position is used, but said: nobody else has a better one."""
+        """Warns of an uncertain position; it is used all the same, since there is no better one."""
         variances = np.array([covariance[index] for index in POSITION_VARIANCES])
         if not (np.isfinite(variances).all() and (variances >= 0).all()):
             text = f"position covariance {variances.tolist()} is no covariance"
@@ -174,7 +174,7 @@ class Perception:
         stamp_ns = arrival.stamp_ns
         reason = self._builder.add_frame(camera, stamp_ns, rgb)
         self._note(camera, reason, f"frame at {stamp_ns / NANOSECONDS:.3f} s")
-        if reason is Reason.DUPLICATE_FRAME:  # neither a cycle of its own nor a camera that froze
+        if reason is Reason.DUPLICATE_FRAME:  # neither a new cycle nor a frozen camera
             return
         if self._frozen[camera].note(rgb, self._speed_mps or 0.0):
             same = self._frozen[camera].same + 1
@@ -195,7 +195,7 @@ class Perception:
             self._forget_cycle()
 
     def observation(self) -> Perceived | Refusal | None:
-        """The newest observation, why there is none, or None while the next cycle is not due."""
+        """The newest observation, or why there is none, or None while the next cycle is not due."""
         if not self._is_due():
             return None
         answer = self._builder.newest()
@@ -208,7 +208,7 @@ class Perception:
         return self._serve(answer)
 
     def _incomplete(self, refusal: Refusal) -> Observation | Refusal:
-        """What the policy makes of a set that a camera lacks in, once it has been waited for."""
+        """What the policy makes of a set with a camera missing, after the wait."""
         newest_ns = max((self._newest_ns[camera] for camera in self.cameras if camera in self._newest_ns), default=None)
         if self.policy.cameras == "wait" or newest_ns is None or newest_ns <= (self._last_t0_ns or 0):
             return refusal
@@ -246,18 +246,18 @@ class Perception:
         return perceived
 
     def newest_stamps(self) -> dict[str, int]:
-        """Input name -> stamp of its newest message, in the inputs' order, of those that came."""
+        """Input name -> stamp of its newest message, in the inputs' order, for inputs that have one."""
         return {name: self._newest_ns[name] for name in (*self.cameras, ODOMETRY) if name in self._newest_ns}
 
     def newest_ns(self, clock_ns: int) -> int:
-        """The newest stamp there was, the node's clock where nothing came."""
+        """The newest stamp received, or the node's clock if there is none."""
         return max(self._newest_ns.values(), default=clock_ns)
 
     def present(self, clock_ns: int, odometry_stale_s: float) -> Present:
-        """Where the car is when a plan is wanted and there is no observation. clock_ns: of the node, now.
+        """Where the car is when a plan is wanted and there is no observation. clock_ns: the node's clock, now.
 
-        While odometry comes, at its newest stamp. Else at the newest stamp there was and the time since then by the
-        node's clock, which stands still with a simulation that does.
+        While odometry arrives: at its newest stamp. Otherwise at the newest stamp received plus the time since then by
+        the node's clock, which stops when a simulation does.
         """
         arrived_ns = self._odometry_arrived_ns
         silent_s = np.inf if arrived_ns is None else (time.monotonic_ns() - arrived_ns) / NANOSECONDS

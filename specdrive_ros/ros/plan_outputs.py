@@ -1,4 +1,4 @@
-"""The planner's topics out: one decision and its statistics become their messages, the trajectory first.
+"""The planner's output topics: turns one decision and its statistics into messages, the trajectory first.
 
 Only the worker and, while it is held up, the deadline watch publish here, never both at once.
 """
@@ -28,9 +28,9 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class PlanOutputs:
-    """Publishers of a lifecycle node; closed ones publish nothing more.
+    """Publishers of a lifecycle node; after `close` nothing is published.
 
-    autoware: also publishes the plan as Autoware has it. Raises InputError where its messages are not installed.
+    autoware: also publishes the plan in Autoware's format. Raises InputError if its messages are not installed.
     """
 
     def __init__(self, node: LifecycleNode, *, autoware: bool = False):
@@ -60,7 +60,8 @@ class PlanOutputs:
         self, decision: Decision, frame_id: str, stats: CycleStats, stage_ms: Mapping[str, float], arrived_ns: int,
         deadline_ms: float,
     ) -> dict[str, float]:
-        """Sends everything; fills the statistics. Returns the stages with `publish` and `total`, milliseconds.
+        """Sends everything and fills in the statistics. Returns the stages including `publish` and `total`,
+        milliseconds.
 
         arrived_ns: steady time from which `total` counts.
         """

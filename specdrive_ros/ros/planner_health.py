@@ -1,6 +1,6 @@
 """The planner's own health as statuses: model, cycle, deadline, each plan check, reasoning.
 
-The worker notes what a cycle did, from its thread; the node asks for the statuses when it publishes them. Opens no
+The worker reports what a cycle did, from its thread; the node collects the statuses when it publishes them. Opens no
 sockets.
 """
 
@@ -15,7 +15,7 @@ from specdrive_ros.ros.decision import Decision
 from specdrive_ros.ros.diagnostics import ERROR, OK, WARN, Health
 from specdrive_ros.safety.plan_checks import CONTRADICTION, NAMES
 
-WINDOW = 100  # cycles that shares are of
+WINDOW = 100  # number of cycles that shares are computed over
 MOSTLY_LATE = 0.5
 REASON_NAMES = {
     CycleStats.NO_OBSERVATION: "NO_OBSERVATION",
@@ -30,7 +30,7 @@ SOURCE_NAMES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republis
 
 
 class PlannerHealth:
-    """Everything but the inputs. `model` is set by the node; the rest follows from the cycles."""
+    """Everything except the inputs. `model` is set by the node; the rest follows from the cycles."""
 
     def __init__(self):
         self._lock = Lock()
@@ -38,7 +38,7 @@ class PlannerHealth:
         self.reset("INACTIVE", "not active")
 
     def reset(self, code: str, text: str) -> None:
-        """A new life of the node: nothing is known of its cycles."""
+        """Starts anew: nothing is known about cycles yet."""
         with self._lock:
             self._cycle = Health("cycle", OK, code, text)
             self._sources: Counter[str] = Counter()
@@ -50,13 +50,13 @@ class PlannerHealth:
             self._violated: Counter[str] = Counter()
 
     def note_refusal(self, code: str, text: str) -> None:
-        """There is no observation. What a cycle without one has said already is not taken back."""
+        """There is no observation. Does not overwrite the status of a cycle without an observation."""
         with self._lock:
             if not self._cycle.code.startswith(STANDING_IN):
                 self._cycle = Health("cycle", WARN, code, f"no observation: {text}")
 
     def note_lost(self, text: str) -> None:
-        """A cycle ended in an error of our own."""
+        """A cycle ended in an internal error."""
         with self._lock:
             self._lost += 1
             self._cycle = Health("cycle", ERROR, "CYCLE_LOST", f"cycle lost: {text}", {"lost": self._lost})
@@ -70,7 +70,7 @@ class PlannerHealth:
         shortened: bool,
         budgets: Mapping[str, float],
     ) -> None:
-        """Something was published."""
+        """Takes in a cycle that published something."""
         with self._lock:
             self._sources[SOURCE_NAMES[decision.source]] += 1
             self._late.append(bool(stats.late))

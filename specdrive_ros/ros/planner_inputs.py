@@ -1,4 +1,4 @@
-"""The planner's subscriptions: messages into the inbox, a monitor beside each. Decodes nothing."""
+"""The planner's subscriptions: puts messages into the inbox, with a monitor for each input. Decodes nothing."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from specdrive_ros.ros.vehicle_info import CODE, KnownVehicle
 
 
 class PlannerInputs:
-    """Opened when the node is activated, closed when it is deactivated. `monitors` has one monitor an input."""
+    """Opened when the node is activated, closed when it is deactivated. `monitors` has one monitor per input."""
 
     def __init__(self, node: Node):
         self._node = node
@@ -57,7 +57,7 @@ class PlannerInputs:
         return take
 
     def retune(self, settings: Mapping[str, object]) -> None:
-        """Limits of the monitors; may change while they run."""
+        """Sets the limits of the monitors; possible while they run."""
         for name, monitor in self.monitors.items():
             kind = ODOMETRY if name == ODOMETRY else "camera"
             monitor.stale_after_s, monitor.min_hz = settings[f"{kind}_stale_s"], settings[f"{kind}_min_hz"]

@@ -1,9 +1,9 @@
-"""`planner`: cameras and odometry in, reasoning and trajectory out, as a lifecycle node.
+"""`planner`: a lifecycle node that takes cameras and odometry and publishes reasoning and trajectory.
 
-A shell around `specdrive_ros.cycle`. The constructor declares, configure loads the model, warms it up and makes the
-publishers, activate opens the inputs and starts the worker; deactivate and cleanup undo that in reverse. Callbacks
-only leave messages in the inbox; the worker (`planning_worker.py`) alone decodes, infers and publishes. Does not know
-what the model is.
+A shell around `specdrive_ros.cycle`. The constructor declares parameters; configure loads the model, warms it up and
+makes the publishers; activate opens the inputs and starts the worker; deactivate and cleanup undo that in reverse.
+Callbacks only leave messages in the inbox; only the worker (`planning_worker.py`) decodes, infers and publishes. Does
+not know what the model is.
 """
 
 import sys
@@ -43,16 +43,16 @@ from specdrive_ros.ros.run_node import run_node
 from specdrive_ros.safety.stage_budgets import StageBudgets
 
 DIAGNOSTICS_PERIOD_S = 1.0
-LOOK_EVERY_S = 0.05  # for a changed status
+LOOK_EVERY_S = 0.05  # when looking for a changed status
 WORKER_END_S = 5.0
-CLOSING_S = 0.3  # of the plan in hand when the process ends
+CLOSING_S = 0.3  # for the plan in progress when the process ends
 FRAMES_WAITING, ODOMETRY_WAITING = 8, 400
 
 
 class Planner(Protocol):
-    """What the node needs of a planner; `specdrive_ros.cycle.Planner` is one.
+    """What the node needs from a planner; `specdrive_ros.cycle.Planner` is one.
 
-    `pace` and `limits` are set on it; `warm_up` and `forget` are called where it has them.
+    `pace` and `limits` are set on it; `warm_up` and `forget` are called if it has them.
     """
 
     cameras: Sequence[str]
@@ -61,7 +61,7 @@ class Planner(Protocol):
 
 
 def load_planner(settings: dict) -> Planner:
-    """The planner of these settings. Raises InputError for a model that cannot be loaded."""
+    """The planner for these settings. Raises InputError for a model that cannot be loaded."""
     from specdrive_ros.cycle import Planner as CyclePlanner
 
     limit = {"max_new_tokens": settings["max_new_tokens"]} if settings["max_new_tokens"] else {}
@@ -76,7 +76,7 @@ def load_planner(settings: dict) -> Planner:
 
 
 class PlannerNode(LifecycleNode):
-    """The planner as a node. `load` makes the planner from the settings; tests give a small one."""
+    """The planner as a node. `load` makes the planner from the settings; tests pass a small one."""
 
     def __init__(self, load: Callable[[dict], Planner] = load_planner, **node_arguments):
         super().__init__("planner", **node_arguments)
@@ -115,13 +115,13 @@ class PlannerNode(LifecycleNode):
             self._perception.policy = _input_policy(self._settings)
             self._worker.retune(self._settings)
 
-    # Life: each stage undoes in reverse what its opposite did
+    # Life cycle: each stage undoes, in reverse, what its opposite did
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Reads the parameters, loads the model, makes the publishers; on failure stays unconfigured."""
         try:
             self._configure()
-        except Exception as error:  # whatever a model's loading raises: logged, retryable
+        except Exception as error:  # loading a model may raise anything: logged, can be retried
             self.get_logger().error(f"configure failed: {error}\n{traceback.format_exc()}")
             self._free()
             self._health.model = Health("model", ERROR, "CONFIGURE_FAILED", f"configure failed: {error}")
@@ -149,7 +149,7 @@ class PlannerNode(LifecycleNode):
         self._health.model = Health("model", OK, "", text, values)
 
     def _warm_up(self) -> None:
-        """The first cycles of a runtime are slow ones; the stage budgets begin with the others."""
+        """Runs the first cycles of a runtime, which are slow; the stage budgets start from all but the first."""
         cycles = self._settings["warm_up_cycles"]
         if not cycles or not hasattr(self._planner, "warm_up"):
             return
@@ -157,10 +157,10 @@ class PlannerNode(LifecycleNode):
             self._budgets.note(stage_ms)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Opens the inputs and starts the worker; on failure stays inactive, to be tried again."""
+        """Opens the inputs and starts the worker; on failure stays inactive and can be retried."""
         try:
             self._activate()
-        except Exception as error:  # such as a quality of service that does not exist: logged, retryable
+        except Exception as error:  # such as an unknown quality of service: logged, can be retried
             self.get_logger().error(f"activate failed: {error}\n{traceback.format_exc()}")
             self._worker = None
             self._inputs.close()
@@ -183,11 +183,11 @@ class PlannerNode(LifecycleNode):
 
     @property
     def messages_received(self) -> int:
-        """Messages that reached the inputs since activation."""
+        """Number of messages that reached the inputs since activation."""
         return sum(monitor.received for monitor in self._inputs.monitors.values())
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Ends the worker, which finishes the plan in hand, then closes the inputs."""
+        """Ends the worker, which finishes the plan in progress, then closes the inputs."""
         if not self._end_work(WORKER_END_S):
             self.get_logger().error(f"the plan in hand is not done after {WORKER_END_S:g} s; it will be discarded")
         self._health.reset("INACTIVE", "not active")
@@ -218,27 +218,27 @@ class PlannerNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """A transition raised: back to unconfigured, from where it can be tried again."""
+        """After a transition raised: returns to unconfigured, from where it can be retried."""
         self.get_logger().error(f"transition from {state.label} failed; the node is unconfigured again")
         self.on_shutdown(state)
         return TransitionCallbackReturn.SUCCESS
 
     def autostart(self) -> None:
-        """Configures and activates where the parameter says so; a failure leaves the node retryable."""
+        """Configures and activates if the parameter says so; a failure leaves the node retryable."""
         build_engines_and_exit(self, read(self, PARAMETERS))
         if read(self, PARAMETERS)["autostart"]:
             if self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
                 self.trigger_activate()
 
     def close(self) -> bool:
-        """Ends the worker before the context goes, so that no publish meets a dead node.
+        """Ends the worker before the context goes, so that nothing is published on a dead node.
 
-        False where the plan in hand takes too long to wait for: the process has to end without it.
+        Returns False if the plan in progress takes too long to wait for: the process has to end without it.
         """
         return self._end_work(CLOSING_S)
 
     def destroy_node(self) -> None:
-        """As `close`, for those who make nodes themselves."""
+        """The same as `close`, for code that makes nodes itself."""
         self._end_work(CLOSING_S)
         super().destroy_node()
 
@@ -264,7 +264,7 @@ class PlannerNode(LifecycleNode):
             self._diagnostics.publish(diagnostic_array(now, name, healths))
 
     def _publish_diagnostics_on_change(self) -> None:
-        """Looks at most so often: at 200 messages a second it would be the most of the work."""
+        """Checks at most every LOOK_EVERY_S: at 200 messages a second, checking would be most of the work."""
         now = time.monotonic()
         if now - self._looked_s < LOOK_EVERY_S:
             return
@@ -284,7 +284,7 @@ def _input_policy(settings: dict) -> InputPolicy:
 
 
 def _ordered_cameras(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """The model's cameras. Raises InputError where a list is given that is not theirs."""
+    """The model's cameras. Raises InputError if a list is given that does not match them."""
     if wanted and sorted(wanted) != sorted(known):
         raise InputError(
             f"parameter cameras: {', '.join(wanted)}; this model was made for {', '.join(known)}"

@@ -1,7 +1,7 @@
 """The planner's parameters: one table, and the objects of the core that are made from it.
 
-All but the tuning ones are read when the node is configured and can only be changed before that; the tuning ones
-apply at once. Does not know what a cycle does with them.
+All but the tuning parameters are read when the node is configured and can only be changed before that; tuning
+parameters apply at once. Does not know what a cycle does with them.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from specdrive_ros.safety.republish import LONGEST_AGE_S
 TOPIC_SUFFIX = {"raw": "image", "compressed": "image/compressed"}
 CAMERA_POLICIES = ("wait", "last", "drop")
 _LIMITS = PlanLimits()
-_CHECKS = {  # limit -> what it says, largest value that makes sense
+_CHECKS = {  # limit -> its meaning, largest value that makes sense
     "start_m": ("most from the first waypoint to where the present speed leads", 100.0),
     "start_speed_mps": ("most between the plan's start speed and odometry, beside a tenth of it", 100.0),
     "step_m": ("most between a waypoint and where the speed leads from the one before", 100.0),
@@ -77,5 +77,5 @@ PARAMETERS = STRUCTURE + TUNING
 
 
 def plan_limits(settings: Mapping[str, object]) -> PlanLimits:
-    """The limits of the plan's checks."""
+    """The limits of the plan checks."""
     return PlanLimits(**{each.name: settings[CHECK_PREFIX + each.name] for each in fields(PlanLimits)})

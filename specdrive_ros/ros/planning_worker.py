@@ -1,10 +1,10 @@
-"""The planner's one thread of work: takes what came, plans on the newest observation, publishes, is never silent.
+"""The planner's only working thread: takes messages, plans on the newest observation, publishes, is never silent.
 
     inbox -> perception -> decide -> outputs          a cycle
-    nothing to plan on for too long -> stand-in       a cycle too, with its reason
-    not ready at the deadline -> stand-in             from the deadline watch's thread, while this one works on
+    nothing to plan on for too long -> stand-in       also a cycle, with its reason
+    not ready at the deadline -> stand-in             from the deadline watch's thread, while this one keeps working
 
-Does not know where messages come from and what a model is.
+Does not know where messages come from or what a model is.
 """
 
 import time
@@ -29,12 +29,12 @@ from specdrive_ros.safety.stage_budgets import StageBudgets
 from specdrive_ros.safety.stand_in import StandIn
 from specdrive_ros.shapes import NANOSECONDS
 
-WATCH_AHEAD_MS = 4.0  # the watch acts so much before the deadline, beside the time publishing takes
-GRACE_BEAT_S = 0.01  # how often an incomplete camera set is looked at again
+WATCH_AHEAD_MS = 4.0  # the watch acts this long before the deadline, plus the time that publishing takes
+GRACE_BEAT_S = 0.01  # how often an incomplete camera set is checked again
 
 
 class Host(Protocol):
-    """What the worker needs of its node."""
+    """What the worker needs from its node."""
 
     def get_clock(self): ...
 
@@ -42,9 +42,9 @@ class Host(Protocol):
 
 
 class PlanningWorker:
-    """settings: the node's parameters; `retune` gives new ones while it runs.
+    """settings: the node's parameters; `retune` passes new ones while it runs.
 
-    on_change: called after every turn, to publish diagnostics where a status has changed.
+    on_change: called after every turn, to publish diagnostics if a status has changed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class PlanningWorker:
         self._outputs, self._monitors, self._health, self._on_change = outputs, monitors, health, on_change
         self._budgets = budgets
         self._pace = DeadlinePace(budgets, time.monotonic_ns)
-        self._planner.pace = self._pace  # a planner that knows no pace does not look at it
+        self._planner.pace = self._pace  # a planner without a pace ignores it
         self._stand_in = StandIn()
         self._cycle_number = self._resets = 0
         self._closed = False
@@ -78,7 +78,7 @@ class PlanningWorker:
         self._thread.start()
 
     def close(self, timeout_s: float) -> bool:
-        """Ends the work after the plan in hand; False where that takes longer than the timeout."""
+        """Stops after the plan in progress; returns False if that takes longer than the timeout."""
         self._inbox.close()
         self._thread.join(timeout_s)
         ended = not self._thread.is_alive()
@@ -87,7 +87,7 @@ class PlanningWorker:
         return ended
 
     def retune(self, settings: Mapping[str, object]) -> None:
-        """Takes new parameters; the next cycle keeps to them."""
+        """Takes new parameters; they apply from the next cycle on."""
         self._settings = settings
         self._policy = Policy(settings["deadline_policy"])
         self._period_ns = round(NANOSECONDS / settings["cycle_hz"])
@@ -100,11 +100,11 @@ class PlanningWorker:
     # The loop
 
     def _work(self) -> None:
-        """Until the inbox closes."""
+        """Runs until the inbox closes."""
         while (batch := self._inbox.take(self._wait_s())) is not None:
             try:
                 self._turn(batch)
-            except Exception as error:  # a planner that dies is worse than a cycle that is lost
+            except Exception as error:  # a dead planner is worse than a lost cycle
                 self._watch.end()
                 self._host.get_logger().error(f"cycle lost: {error}\n{traceback.format_exc()}")
                 self._stand_in_for_lost(error)
@@ -120,7 +120,7 @@ class PlanningWorker:
         self._forget_after_reset()
         answer = self._perception.observation()
         if isinstance(answer, Perceived):
-            self._run_cycle(answer)  # however long it took: nothing stands in for a plan that has just been said
+            self._run_cycle(answer)  # however long it took: a plan that was just published needs no stand-in
         elif isinstance(answer, DroppedCycle) or time.monotonic_ns() >= self._next_beat_ns:
             self._run_without(answer)
         else:
@@ -164,21 +164,21 @@ class PlanningWorker:
         self._end_cycle(self._patience_ns)
 
     def _note_budgets(self, stages: Mapping[str, float]) -> None:
-        """What was measured of whole stages: an action head of fewer steps says nothing of what all of them take."""
+        """Records whole stages only: an action head with fewer steps says nothing about one with all of them."""
         left_out = ("total", "wait", "action") if self._pace.action_shortened else ("total", "wait")
         self._budgets.note({stage: ms for stage, ms in stages.items() if stage not in left_out})
 
     def _due_ns(self, deadline_ns: int) -> int:
-        """When the watch has to act so that what it publishes is out at the deadline."""
+        """When the watch has to act for its output to be published at the deadline."""
         ahead_ms = WATCH_AHEAD_MS + self._budgets.stage_ms("publish")
         return deadline_ns - round(ahead_ms * NANOSECONDS_PER_MS)
 
     def _stand_in_for_held(self) -> None:
-        """The deadline of the cycle in work is here. On the watch's thread."""
+        """Publishes a stand-in at the deadline of the cycle in progress. Runs on the watch's thread."""
         perceived, stats = self._held
         observation = perceived.observation
         waited_s = max(0.0, (time.monotonic_ns() - perceived.arrived_ns) / NANOSECONDS)
-        waited_s -= self._settings["deadline_ms"] / 1000  # that much is the plan of every cycle old
+        waited_s -= self._settings["deadline_ms"] / 1000  # every plan may be that old when published
         try:
             substitute = self._stand_in.at(observation.t0_ns, observation.history, max(0.0, waited_s))
             text = f"no plan after {self._settings['deadline_ms']:g} ms"
@@ -190,7 +190,7 @@ class PlanningWorker:
             self._host.get_logger().error(f"no stand-in: {error}\n{traceback.format_exc()}")
 
     def _stand_in_for_lost(self, fault: Exception) -> None:
-        """A fault of our own leaves no cycle without a trajectory; nothing but the clock and the last plan is asked."""
+        """Publishes a stand-in after an internal error; uses nothing but the clock and the last plan."""
         try:
             substitute = self._stand_in.without_history(self._perception.newest_ns(self._clock_ns()))
             decision = substituted(substitute, CycleStats.MODEL_FAILED, f"cycle lost: {type(fault).__name__}: {fault}")
@@ -200,10 +200,10 @@ class PlanningWorker:
             self._host.get_logger().error(f"no stand-in: {error}\n{traceback.format_exc()}")
         self._end_cycle(self._period_ns)
 
-    # A cycle without
+    # A cycle without an observation
 
     def _run_without(self, refusal: Refusal | None) -> None:
-        """Nothing to plan on: what was planned last, else a stop."""
+        """Publishes the last plan if possible, else a stop, when there is nothing to plan on."""
         present = self._perception.present(self._clock_ns(), self._settings["odometry_stale_s"])
         if present.history is None:
             substitute = self._stand_in.without_history(present.t0_ns, present.speed_mps)
@@ -216,7 +216,7 @@ class PlanningWorker:
         self._end_cycle(self._period_ns)
 
     def _why_without(self, refusal: Refusal | None) -> tuple[int, str]:
-        """The reason as CycleStats has it, and in words."""
+        """The reason as a CycleStats constant, and in words."""
         stale = [name for name, monitor in self._monitors.items() if monitor.is_stale]
         if stale:
             dropped = f"; {refusal.text}" if isinstance(refusal, DroppedCycle) else ""
@@ -225,7 +225,7 @@ class PlanningWorker:
             return CycleStats.NO_OBSERVATION, f"{refusal.reason}: {refusal.text}"
         return CycleStats.NO_OBSERVATION, "NOTHING_NEW: no newer camera set"
 
-    # What both have
+    # Common to both
 
     def _statistics(self, newest_ns: Mapping[str, int], cycle: int | None = None) -> CycleStats:
         now_ns = self._clock_ns()
@@ -258,7 +258,7 @@ class PlanningWorker:
 
 
 class _Instant:
-    """What a cycle without an observation has in its place."""
+    """Takes the place of `Perceived` in a cycle without an observation."""
 
     def __init__(self, frame_id: str, arrived_ns: int):
         self.frame_id, self.arrived_ns = frame_id, arrived_ns

@@ -1,11 +1,11 @@
-"""The drive's processes: sim, planner and controller, each its own, over DDS in a domain of their own.
+"""The drive's processes: sim, planner and controller, each separate, over DDS in a domain of their own.
 
     with ProcessGraph([("cruise", 3)], model="mini", out_dir=out) as graph:
         graph.run(DriveListener(graph.context, on_cycle=show, on_scenario=note))
 
-Starts them, waits until the graph says they are ready, tells the sim to begin and serves the listener
-until the last scenario has ended. A process that dies ends the drive with its last words. None of them
-outlives this process, however it ends. Does not know what is done with what they publish.
+Starts them, waits until the graph reports that they are ready, starts the sim and serves the listener until the last
+scenario has ended. A process that dies ends the drive, with its last output in the error. None of them outlives this
+process, however it ends. Does not know what is done with what they publish.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ ROLE = "/carla/ego_vehicle"
 CAR_INPUTS = {f"~/input/{name}": f"{ROLE}/{name}" for name in ("odometry", "vehicle_info")}
 READY_TIMEOUT_S = 300.0  # a large model takes minutes to load; a process that dies is noticed at once
 ANSWER_S = 2.0
-CATCH_UP_S = 10.0  # at most, with what was said before the end; a planner says something twice a second
+CATCH_UP_S = 10.0  # at most, to receive what was sent before the end; a planner sends diagnostics twice a second
 LAST_LINES = 15
 GRACE_S = {signal.SIGINT: 10.0, signal.SIGTERM: 5.0, signal.SIGKILL: 20.0}  # half a second is usual
 _PR_SET_PDEATHSIG = 1
@@ -44,7 +44,7 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(frozen=True)
 class NodeProcess:
-    """One node to start: module of `specdrive_ros.ros`, its parameters and its remappings."""
+    """One node to start: its module in `specdrive_ros.ros`, parameters and remappings."""
 
     module: str
     parameters: dict[str, object]
@@ -85,7 +85,7 @@ class Child:
             )
 
     def check_alive(self) -> None:
-        """Raises WorkFailed with its last words when the process has ended."""
+        """Raises WorkFailed with its last output if the process has ended."""
         if self.process.poll() is not None:
             ended = _how_ended(self.process.returncode)
             raise WorkFailed(f"{self.name} {ended}: {self.last_words()} (all: {self.log})")
@@ -104,7 +104,7 @@ class Child:
 def _end_with_parent(parent: int) -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
-        os._exit(1)  # it ended before the request was made
+        os._exit(1)  # the parent ended before the request was made
 
 
 def _how_ended(code: int) -> str:
@@ -112,7 +112,7 @@ def _how_ended(code: int) -> str:
 
 
 def end_all(children: Sequence[Child], patience: float = 1.0) -> None:
-    """Asks, tells, then forces every process group to end, each for `GRACE_S` times `patience`."""
+    """Sends SIGINT, SIGTERM, then SIGKILL to every process group, waiting `GRACE_S` times `patience` after each."""
     for number, grace_s in GRACE_S.items():
         running = [child for child in children if child.process.poll() is None]
         if not running:
@@ -135,14 +135,14 @@ class ProcessGraph:
 
     scenarios: (family, seed) in the order to drive.
     model:     name or folder of a checkpoint, run on `runtime` with `draft`; `seed` is the planner's.
-    out_dir:   its `log/` takes what the processes say.
+    out_dir:   the processes' logs go to its `log/`.
     seconds:   ends each scenario after this long; None lets the world decide.
-    deadline_ms: of a cycle, from picture to trajectory.
+    deadline_ms: of a cycle, from image to trajectory.
     appearance: how the worlds look, `train` or `held_out`.
     cameras:   of the car, as the model wants them.
-    output:    what the controller sends, `ackermann` or `carla`.
+    output:    the message the controller sends, `ackermann` or `carla`.
     processes: what is started, by name; may be changed before the context is entered.
-    Raises InputError for wrong arguments, WorkFailed when a process dies or does not get ready.
+    Raises InputError for wrong arguments, WorkFailed if a process dies or does not get ready.
     """
 
     def __init__(
@@ -198,9 +198,9 @@ class ProcessGraph:
             self.children.append(Child(name, process.command(), os.environ | environment, log))
 
     def run(self, listener: DriveListener, timeout_s: float | None = None) -> None:
-        """Begins the scenarios once all is ready and serves the listener until the last has ended.
+        """Starts the scenarios once everything is ready and serves the listener until the last one has ended.
 
-        Raises WorkFailed when a process dies, is not ready in time, or `timeout_s` passes.
+        Raises WorkFailed if a process dies, is not ready in time, or `timeout_s` passes.
         """
         self._executor.add_node(listener.node)
         try:
@@ -212,7 +212,8 @@ class ProcessGraph:
             self._executor.remove_node(listener.node)
 
     def wait_until_ready(self, listener: DriveListener, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Planner active, listener matched, sim begun: by lifecycle state and graph, not by time."""
+        """Waits until the planner is active, the listener matched and the sim started: by state and graph, not by
+        time."""
         deadline = time.monotonic() + timeout_s
         state = self._ask(GetState, "/planner/get_state", deadline).current_state
         if state.id != State.PRIMARY_STATE_ACTIVE:
@@ -227,9 +228,9 @@ class ProcessGraph:
             answer = self._ask(Trigger, "/sim/start", deadline)
 
     def _ask(self, kind: type, service: str, deadline_s: float):
-        """The answer of a service whose request may be made twice.
+        """The answer of a service whose request may safely be made twice.
 
-        It is: a server that has not yet found the client's end answers into the void.
+        It may be repeated because a server that has not discovered the client yet sends its answer to nobody.
         """
         client = self._node.create_client(kind, service)
         try:
@@ -249,7 +250,8 @@ class ProcessGraph:
             raise WorkFailed(f"waited {timeout_s:.0f} s for {what}; see {self.log_dir}")
 
     def _spin_for(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Serves the nodes until `done` or the time is over; raises WorkFailed when a process has died."""
+        """Serves the nodes until `done` or the timeout; returns whether done. Raises WorkFailed if a process has
+        died."""
         deadline = time.monotonic() + timeout_s
         while not done():
             for child in self.children:
@@ -264,7 +266,7 @@ class ProcessGraph:
 
 
 def _environment(variables: dict[str, str]) -> ExitStack:
-    """Sets variables of this process for as long as the context lasts: its own participant needs them."""
+    """Sets variables of this process for the duration of the context: its own DDS participant needs them."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     stack = ExitStack()

@@ -1,8 +1,8 @@
 """Quality of service of every topic, in one place.
 
-Inputs are best effort, because a camera driver may offer no more and a late frame is of no use; a
-subscription of ours can be overridden with parameters (`qos_overrides./topic.subscription.reliability`).
-Outputs are reliable, so that both kinds of listener match.
+Inputs are best effort, because a camera driver may offer no more and a late frame is useless; our subscriptions can be
+overridden with parameters (`qos_overrides./topic.subscription.reliability`). Outputs are reliable, so that both kinds
+of listener match.
 """
 
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -18,12 +18,12 @@ def _profile(depth: int, reliability: ReliabilityPolicy, durability=DurabilityPo
 
 
 def image_input() -> QoSProfile:
-    """A few frames: what arrives while one callback runs."""
+    """A few frames: those that arrive while one callback runs."""
     return _profile(5, ReliabilityPolicy.BEST_EFFORT)
 
 
 def odometry_input() -> QoSProfile:
-    """A quarter of a second at 200 Hz: history advances even when the node was busy."""
+    """A quarter of a second at 200 Hz: history advances even while the node is busy."""
     return _profile(50, ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -42,22 +42,22 @@ def command() -> QoSProfile:
 
 
 def command_input() -> QoSProfile:
-    """Matches whoever commands, reliable or not."""
+    """Matches any sender of commands, reliable or not."""
     return _profile(1, ReliabilityPolicy.BEST_EFFORT)
 
 
 def kept_events() -> QoSProfile:
-    """Events that a listener who comes late gets all the same."""
+    """Events that late listeners also receive."""
     return _profile(1000, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 def told_once() -> QoSProfile:
-    """What is said once for all; a listener who comes late gets it all the same."""
+    """A single message that late listeners also receive."""
     return _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
 
 def deep(profile: QoSProfile, depth: int = DEEP) -> QoSProfile:
-    """The same for one who only listens and must miss nothing while he is busy with something else."""
+    """The same for a pure listener that must miss nothing while it is busy."""
     return _profile(depth, profile.reliability, profile.durability)
 
 

@@ -1,4 +1,4 @@
-"""How every node of ours ends: Ctrl-C and SIGTERM are no errors, wrong parameters are one line."""
+"""How every node of ours ends: Ctrl-C and SIGTERM are not errors, wrong parameters give one line."""
 
 import os
 import re
@@ -19,8 +19,8 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.ros.log_folder import with_logging_that_works
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LONGEST_SPIN_S = 0.1  # between two looks at the context
-LONGEST_END_S = 0.5  # from the signal; then the process ends as it is, which takes a busy machine some tenths, too
+LONGEST_SPIN_S = 0.1  # between two checks of the context
+LONGEST_END_S = 0.5  # from the signal on; then the process exits as it is, which takes a busy machine some tenths more
 
 
 class _Stopped(BaseException):
@@ -28,13 +28,13 @@ class _Stopped(BaseException):
 
 
 class _StopRequest:
-    """The first signal is noted in `made`, the following are ignored.
+    """Records the first signal in `made`; later ones are ignored.
 
-    After `interrupt` it also raises `_Stopped` where the main thread is: loading a model takes long. An import of
-    compiled code may turn that into an exception of its own and go on, so `made` is asked as well. A spinning
-    executor is not interrupted: an exception in the middle of rclpy's own code ends in other ways than planned.
-    Python calls no handler while compiled code runs or a callback loads a model, so a thread of its own reads the
-    signal's number from a pipe, wakes the executor, and ends the process where the main thread does not in time.
+    After `interrupt` it also raises `_Stopped` in the main thread, because loading a model takes long. An import of
+    compiled code may turn that into an exception of its own and go on, so `made` is checked as well. A spinning
+    executor is not interrupted: an exception in the middle of rclpy's own code ends in unplanned ways. Python calls no
+    handler while compiled code runs or a callback loads a model, so a separate thread reads the signal's number from a
+    pipe, wakes the executor, and ends the process if the main thread does not in time.
     """
 
     def __init__(self):
@@ -50,7 +50,7 @@ class _StopRequest:
 
     def _end_in_time(self) -> None:
         os.read(self._wake_up, 1)
-        with suppress(Exception):  # an executor that is just being taken down: the process has to end all the same
+        with suppress(Exception):  # the executor may just be shutting down: the process has to end all the same
             self.wake()
         time.sleep(LONGEST_END_S)
         os._exit(0)
@@ -62,7 +62,7 @@ class _StopRequest:
             raise _Stopped
 
     def interrupt(self) -> None:
-        """From now on a signal raises here; one that has come already does so at once."""
+        """From now on a signal raises `_Stopped`; one that has already come does so at once."""
         self.interrupts = True
         if self.made:
             raise _Stopped
@@ -75,10 +75,10 @@ class _StopRequest:
 def run_node(
     make: Callable[[], Node], arguments: Sequence[str] | None, begin: Callable = lambda node: None
 ) -> NoReturn:
-    """Spins one node until a signal, then ends the process: with 0, or with 2 and a line for wrong parameters.
+    """Spins one node until a signal, then ends the process: with 0, or with 2 and one line for wrong parameters.
 
-    begin: called with the node before it spins. A node's `close` runs while it can still publish; it returns False
-    where a thread of the node could not be ended.
+    begin: called with the node before it spins. A node's `close` runs while it can still publish; it returns False if
+           a thread of the node could not be ended.
     """
     code = 0
     stop = _StopRequest()
@@ -97,7 +97,7 @@ def run_node(
             code = 2
             print(error, file=sys.stderr, flush=True)
             stop.interrupts = False
-    except (_Stopped, ExternalShutdownException):  # also one that came while the line was printed
+    except (_Stopped, ExternalShutdownException):  # also one that came while the line was being printed
         pass
     finally:
         stop.ignore_signals()
@@ -107,7 +107,8 @@ def run_node(
 
 
 def _begin_ros(arguments: Sequence[str]) -> None:
-    """Raises InputError for arguments and parameter files that ROS cannot read, less the place in its own sources."""
+    """Raises InputError for arguments and parameter files that ROS cannot read, without the location in its own
+    sources."""
     try:
         rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
@@ -117,21 +118,21 @@ def _begin_ros(arguments: Sequence[str]) -> None:
 def _spin(node: Node, stop: _StopRequest) -> None:
     executor = SingleThreadedExecutor()
     executor.add_node(node)
-    stop.wake = lambda: executor.create_task(lambda: None)  # woken without work to do it would wait on
+    stop.wake = lambda: executor.create_task(lambda: None)  # woken without work to do, it would keep waiting
     stop.interrupts = False
     while rclpy.ok() and not stop.made:
         executor.spin_once(timeout_sec=LONGEST_SPIN_S)
 
 
 def _close(node: Node | None) -> None:
-    """A node of which something still runs that cannot be waited for is left as it is."""
+    """A node with a thread that cannot be waited for is not destroyed."""
     if node is not None and node.close() is not False:
         node.destroy_node()
 
 
 def _end(code: int) -> NoReturn:
-    """All is closed that others could notice. Taking networks and modules apart is left out: nobody needs it, a busy
-    machine takes a second for it, and a thread may be in compiled code that does not come back.
+    """Ends the process at once; everything visible to others is closed. Networks and modules are not torn down: nobody
+    needs it, a busy machine takes a second for it, and a thread may be in compiled code that does not return.
     """
     sys.stdout.flush()
     sys.stderr.flush()

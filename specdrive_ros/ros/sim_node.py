@@ -1,9 +1,8 @@
 """`sim`: the embedded world behind CARLA's topic names, in real time.
 
 Publishes /clock, camera images (bgra8), camera_info, odometry and vehicle_info, takes AckermannDrive or pedals, and
-tells on `~/scenario` (JSON, kept for late listeners) what begins, what the expert thinks and how it
-ends. A shell around `scenario_playback`. The beat is the steady clock's; a beat that comes late is made
-up for, and counted.
+reports on `~/scenario` (JSON, kept for late listeners) what begins, what the expert thinks and how it ends. A shell
+around `scenario_playback`. It runs on the steady clock; late ticks are made up for, and counted.
 """
 
 import sys
@@ -48,7 +47,7 @@ from specdrive_ros.sim.world import Command, EgoState
 
 MAP_FRAME = "map"
 ROLE_NAME = re.compile(r"[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
-MOST_TICKS_AT_ONCE = 4  # a longer delay is not made up for: the world would leap
+MOST_TICKS_AT_ONCE = 4  # a longer delay is not made up for, because the world would jump
 PARAMETERS = (
     ParameterSpec("scenarios", list(FAMILIES), "what to drive, each FAMILY or FAMILY:SEED", read_only=True),
     ParameterSpec("seed", 0, "seed of scenarios that name none", 0, 2**31 - 1, read_only=True),
@@ -102,7 +101,7 @@ class SimNode(Node):
             self._infos[name] = self.create_publisher(CameraInfo, f"{topic}/camera_info", qos.output())
 
     def _tell_vehicle(self) -> Publisher | None:
-        """How the car is built, once; not without carla_msgs, which `_listen_to_commands` warns of."""
+        """Publishes the car's geometry, once; not without carla_msgs, of which `_listen_to_commands` warns."""
         kind = info_type()
         if kind is None:
             return None
@@ -138,7 +137,7 @@ class SimNode(Node):
 
     @property
     def stamp_ns(self) -> int:
-        """Time of the world's state."""
+        """Time of the world's state, ns."""
         return self._playback.stamp_ns
 
     def _begin(self) -> None:
@@ -192,18 +191,18 @@ class SimNode(Node):
         self._events.publish(String(data=json.dumps(event)))
 
     def close(self) -> None:
-        """Nothing is left open: the world is only memory."""
+        """Nothing to close: the world is only memory."""
 
 
 def _checked_role(name: str) -> str:
-    """Raises InputError for a name that no topic can have in it."""
+    """Raises InputError for a name that cannot be part of a topic."""
     if not ROLE_NAME.fullmatch(name):
         raise InputError(f"parameter role_name: {name!r}; should be letters, digits and _, a letter or _ first")
     return name
 
 
 def odometry_message(ego: EgoState, time_ns: int, child_frame: str) -> Odometry:
-    """Pose in the map, twist in the child frame, as CARLA's bridge has them."""
+    """Pose in the map, twist in the child frame, as from CARLA's bridge."""
     message = Odometry(header=header(time_ns, MAP_FRAME), child_frame_id=child_frame)
     message.pose.pose.position.x = float(ego.x)
     message.pose.pose.position.y = float(ego.y)
@@ -228,7 +227,7 @@ def image_message(rgb: np.ndarray, time_ns: int, frame_id: str) -> Image:
 
 
 def camera_info_message(camera: PinholeCamera, image: Image) -> CameraInfo:
-    """Intrinsics of an ideal pinhole, with the same header as its image."""
+    """Intrinsics of an ideal pinhole camera, with the same header as its image."""
     fx, fy, cx, cy = camera.fx, camera.fy, camera.cx, camera.cy
     return CameraInfo(
         header=image.header,

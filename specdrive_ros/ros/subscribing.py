@@ -1,7 +1,7 @@
-"""A subscription whose quality of service parameters may override, and that says whose messages it will never get.
+"""A subscription whose quality of service can be overridden by parameters, and that reports publishers it cannot hear.
 
-A publisher that offers less than a subscription asks for (best effort for reliable) is not connected, and nobody is
-told but a line in a log.
+A publisher that offers less than a subscription asks for (best effort for reliable) is not connected, and apart from a
+log line nobody is told.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,10 @@ def subscribe(
     profile: QoSProfile,
     on_mismatch: Callable[[int], None] | None = None,
 ) -> Subscription:
-    """on_mismatch: called with how many publishers there were that do not match; not by every middleware.
+    """Subscribes to a topic.
 
-    Raises InputError for a quality of service that does not exist.
+    on_mismatch: called with the total number of incompatible publishers; not supported by every middleware.
+    Raises InputError for an invalid quality of service.
     """
     options = {"qos_overriding_options": qos.overridable()}
     if on_mismatch is None:

@@ -1,7 +1,7 @@
-"""Where a car's axles are and how far its front wheels turn: as given, or derived from where its wheels are.
+"""Where a car's axles are and how far its front wheels turn: as given, or derived from the positions of its wheels.
 
-A car is a bicycle here: a rear axle, and a steered wheel a wheelbase ahead of it. Wheels that cannot be a car's are
-refused, because a wrong axle bends every curve without a word. Knows nothing of ROS.
+A car is modelled as a bicycle: a rear axle, and a steered wheel a wheelbase ahead of it. Wheels that cannot belong to
+a car are refused, because a wrong axle silently distorts every curve. Knows nothing about ROS.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ import numpy as np
 from specdrive_ros.errors import InputError
 
 LEAST_WHEELS, LEAST_OF_AN_AXLE = 4, 2
-STEERS_RAD = 0.01  # a wheel that turns less is not for steering
-ORIGIN_BEYOND_M = 1.0  # most that a car's origin is ahead of its front axle or behind its rear one
-ORIGIN_ASIDE_M = 0.5  # most that it is beside the car's middle
-RANGES = {  # each wide enough for a quadricycle and for a bus; wheels in centimetres and angles in degrees are outside
+STEERS_RAD = 0.01  # a wheel that turns less does not steer
+ORIGIN_BEYOND_M = 1.0  # at most this far may a car's origin be ahead of its front axle or behind its rear axle
+ORIGIN_ASIDE_M = 0.5  # and at most this far beside the car's middle
+RANGES = {  # wide enough for a quadricycle and a bus; wheels in centimetres and angles in degrees are outside
     "rear_axle_x_m": (-10.0, 10.0),
     "wheelbase_m": (1.0, 8.0),
     "max_steering_angle_rad": (0.1, 1.4),
@@ -33,7 +33,7 @@ class VehicleGeometry:
 
     rear_axle_x_m: float = 0.0
     wheelbase_m: float = 2.7
-    max_steering_angle_rad: float = float(np.radians(70.0))  # what CARLA's cars have
+    max_steering_angle_rad: float = float(np.radians(70.0))  # that of CARLA's cars
 
     def __post_init__(self):
         for name, (low, high) in RANGES.items():
@@ -52,12 +52,12 @@ EMBEDDED = VehicleGeometry()
 
 
 def from_wheels(xy_m: np.ndarray, max_steer_rad: np.ndarray) -> VehicleGeometry:
-    """A car from its wheels, in whatever order.
+    """A car from its wheels, in any order.
 
     xy_m:          [N, 2] in the car's own frame, x forward, y left.
     max_steer_rad: [N] how far each wheel turns to either side; 0: not at all.
 
-    Several axles of one end count as one in their middle. Raises InputError for wheels that are not a car's.
+    Several axles at one end count as one at their mean. Raises InputError for wheels that are not a car's.
     """
     _check_numbers(xy_m, max_steer_rad)
     x = xy_m[:, 0]
@@ -87,7 +87,7 @@ def _check_axles(is_rear: np.ndarray, x: np.ndarray, max_steer_rad: np.ndarray) 
 
 
 def _check_origin(rear_x: float, front_x: float, y: np.ndarray) -> None:
-    """Positions in the map in place of the car's frame have a wheelbase, too."""
+    """Refuses positions in the map given instead of the car's frame: they have a valid wheelbase, too."""
     if rear_x > ORIGIN_BEYOND_M or front_x < -ORIGIN_BEYOND_M or abs(y.mean()) > ORIGIN_ASIDE_M:
         raise InputError(
             f"axles at x {rear_x:.6g} and {front_x:.6g} m, {y.mean():.6g} m aside; "

@@ -1,8 +1,8 @@
-"""CARLA's vehicle_info: how the car is built, told once and kept for those who come late.
+"""CARLA's vehicle_info: the car's geometry, sent once and kept for late listeners.
 
-From when it comes, what it says of axles and steering stands in for a node's parameters. One that cannot be true is
-refused by name, and what was known stays. carla_msgs is loaded only where it is used: without it parameters are all
-there is. A car that turns out to have its rear axle elsewhere makes positions of before another point's.
+Once it arrives, what it says about axles and steering replaces a node's parameters. One that cannot be true is refused
+with its reason, and what was known stays. carla_msgs is imported only if it is used: without it there are only the
+parameters. If the rear axle turns out to be elsewhere, earlier positions belong to another point of the car.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from specdrive_ros.ros.subscribing import subscribe
 from specdrive_ros.ros.vehicle_geometry import VehicleGeometry, from_wheels
 
 TOPIC = "~/input/vehicle_info"
-CODE = "VEHICLE_INFO"  # of the warning that one was refused
+CODE = "VEHICLE_INFO"  # of the warning that a message was refused
 MOST_WARNINGS = 16
-SAME = 1e-3  # m or rad: a float32 of the message is not exactly the parameter
-TRACK_M, WHEEL_RADIUS_M = 1.6, 0.35  # of the embedded world's car, in which nothing depends on them
+SAME = 1e-3  # m or rad: a float32 in the message is not exactly the parameter
+TRACK_M, WHEEL_RADIUS_M = 1.6, 0.35  # of the embedded world's car, where nothing depends on them
 
 
 def info_type() -> type | None:
-    """CarlaEgoVehicleInfo, None where carla_msgs is not installed."""
+    """CarlaEgoVehicleInfo, or None if carla_msgs is not installed."""
     try:
         return import_module("carla_msgs.msg").CarlaEgoVehicleInfo
     except ImportError:
@@ -32,7 +32,8 @@ def info_type() -> type | None:
 
 
 def geometry_of(message) -> VehicleGeometry:
-    """Of a CarlaEgoVehicleInfo. Raises InputError for one that is not a car's, or of a carla_msgs without positions."""
+    """Geometry from a CarlaEgoVehicleInfo. Raises InputError if it is not a car's, or its carla_msgs has no wheel
+    positions."""
     try:
         xy_m = np.array([(wheel.position.x, wheel.position.y) for wheel in message.wheels], np.float64).reshape(-1, 2)
         max_steer_rad = np.array([wheel.max_steer_angle for wheel in message.wheels], np.float64)
@@ -42,7 +43,7 @@ def geometry_of(message) -> VehicleGeometry:
 
 
 def info_message(car: VehicleGeometry, role_name: str) -> object:
-    """CarlaEgoVehicleInfo of a car that is no more than its geometry: what it does not have is 0."""
+    """CarlaEgoVehicleInfo of a car that has nothing but its geometry; everything else is 0."""
     messages = import_module("carla_msgs.msg")
     info = messages.CarlaEgoVehicleInfo(type="vehicle.specdrive.embedded", rolename=role_name)
     front_x_m = car.rear_axle_x_m + car.wheelbase_m
@@ -55,9 +56,10 @@ def info_message(car: VehicleGeometry, role_name: str) -> object:
 
 
 class KnownVehicle:
-    """A node's car: at first as its parameters say (`given`), from a vehicle_info on as that says.
+    """A node's car: as its parameters say (`given`) until a vehicle_info arrives, then as that says.
 
-    on_moved: called when the rear axle is elsewhere than was thought. on_refused: called with why one is not believed.
+    on_moved: called if the rear axle is elsewhere than assumed. on_refused: called with the reason a message was
+              refused.
     """
 
     def __init__(
@@ -73,14 +75,14 @@ class KnownVehicle:
         self._warned: set[str] = set()
 
     def listen(self, wanted: bool = True) -> list:
-        """Subscriptions: none where it is not wanted or cannot come."""
+        """Subscriptions; none if it is not wanted or cannot be received."""
         kind = info_type() if wanted else None
         if kind is None:
             return []
         return [subscribe(self._node, kind, TOPIC, self.take, qos.told_once(), on_mismatch=self._note_mismatch)]
 
     def _note_mismatch(self, publishers: int) -> None:
-        """`subscribe` has logged it."""
+        """Passes it on; `subscribe` has already logged it."""
         if self._on_refused is not None:
             self._on_refused(f"{self._topic} offers less than is asked for: what was told once does not come")
 
@@ -102,7 +104,7 @@ class KnownVehicle:
             self._on_moved()
 
     def rear_axle_x_m(self, frame_id: str) -> float:
-        """In a frame of the car: of the one that vehicle_info is of, or as given for any other."""
+        """Rear axle (m) in a frame of the car: as in vehicle_info if it is for that frame, else as given."""
         frame = frame_id.strip("/")
         if self._frame and frame and frame != self._frame:
             self._warn(f"{self._topic} is of {self._frame!r}, odometry of {frame!r}: rear_axle_x_m stays")
@@ -110,7 +112,7 @@ class KnownVehicle:
         return self.geometry.rear_axle_x_m
 
     def _warn(self, text: str) -> None:
-        """Each text once, and no more of them from one whose numbers never are the same."""
+        """Logs each text once, up to a maximum, in case a sender's numbers never repeat."""
         if text in self._warned or len(self._warned) >= MOST_WARNINGS:
             return
         self._warned.add(text)

@@ -1,8 +1,8 @@
-"""How acceleration and curvature become a vehicle's command, and back.
+"""Converts acceleration and curvature to a vehicle's command, and back.
 
-CARLA knows two commands: AckermannDrive (speed, acceleration, steering angle; left positive) and pedals
-with a steering share (right positive). The controller writes them, the embedded world reads them; both
-use this file, so that they cannot disagree. `car` is the geometry of whatever car obeys. Knows nothing of ROS.
+CARLA knows two commands: AckermannDrive (speed, acceleration, steering angle; left positive), and pedals with a
+normalised steering value (right positive). The controller writes them, the embedded world reads them; both use this
+file, so that they cannot disagree. `car` is the geometry of the car that obeys. Knows nothing about ROS.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SPEED_GAIN_PER_S = 2.0  # of the world's speed servo; the inverse of the control
 
 @dataclass(frozen=True)
 class Ackermann:
-    """A speed, the acceleration to reach it with (0: as the vehicle likes), and an angle, left positive."""
+    """A speed, the acceleration to reach it with (0: the vehicle's choice), and a steering angle, left positive."""
 
     speed_mps: float
     acceleration_mps2: float
@@ -35,7 +35,7 @@ class Pedals:
 
 
 def steering_angle(curvature_per_m: float, car: VehicleGeometry = EMBEDDED) -> float:
-    """Of the front wheels, as far as they turn."""
+    """Angle of the front wheels (rad, left positive) for a curvature, limited to what they can turn."""
     limit = car.max_steering_angle_rad
     return float(np.clip(np.arctan(car.wheelbase_m * curvature_per_m), -limit, limit))
 
@@ -51,7 +51,7 @@ def ackermann(
 
 
 def servo_acceleration(command: Ackermann, speed_mps: float) -> float:
-    """What the vehicle's speed servo does with a command: closes the speed error, no harder than asked."""
+    """Acceleration (m/s²) of the vehicle's speed servo: closes the speed error, no harder than commanded."""
     wanted = SPEED_GAIN_PER_S * (command.speed_mps - speed_mps)
     limit = abs(command.acceleration_mps2)
     return float(np.clip(wanted, -limit, limit)) if limit > 0 else wanted

@@ -1,4 +1,4 @@
-"""The two vehicle command messages, loaded only where they are used: a system may have just one package."""
+"""The two vehicle command messages, imported only if used: a system may have just one of the packages."""
 
 from importlib import import_module
 
@@ -17,7 +17,7 @@ TOPIC_OF_OUTPUT = {"ackermann": "ackermann_cmd", "carla": "vehicle_control_cmd"}
 
 
 def message_type(output: str) -> type:
-    """The message class of an output. Raises InputError where its package is not installed."""
+    """The message class of an output. Raises InputError if its package is not installed."""
     package, name = MESSAGE_OF_OUTPUT[output]
     try:
         return getattr(import_module(f"{package}.msg"), name)
@@ -29,7 +29,7 @@ def message_type(output: str) -> type:
 
 
 def message_of(output: str, command: ControlCommand, car: VehicleGeometry = EMBEDDED) -> object:
-    """A controller's command as the message of `output`, for a car of this geometry."""
+    """A controller's command as the message of `output`, for a car with this geometry."""
     return _WRITERS[output](command, car)
 
 
@@ -53,7 +53,7 @@ _WRITERS = {"ackermann": _ackermann, "carla": _carla}
 
 
 def from_ackermann(message: object, speed_mps: float) -> tuple[float, float]:
-    """(acceleration m/s², curvature 1/m) under an AckermannDrive. Raises InputError if not finite."""
+    """(acceleration m/s², curvature 1/m) for an AckermannDrive at `speed_mps`. Raises InputError if not finite."""
     values = (message.speed, message.acceleration, message.steering_angle)
     _check_finite("AckermannDrive", values)
     command = vehicle_interface.Ackermann(*values)
@@ -62,7 +62,7 @@ def from_ackermann(message: object, speed_mps: float) -> tuple[float, float]:
 
 
 def from_carla(message: object) -> tuple[float, float]:
-    """(acceleration m/s², curvature 1/m) under CarlaEgoVehicleControl. Raises InputError if not finite."""
+    """(acceleration m/s², curvature 1/m) for a CarlaEgoVehicleControl. Raises InputError if not finite."""
     values = (message.throttle, message.brake, message.steer)
     _check_finite("CarlaEgoVehicleControl", values)
     limited = np.clip(values, (0.0, 0.0, -1.0), (1.0, 1.0, 1.0))

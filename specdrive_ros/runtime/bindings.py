@@ -1,7 +1,7 @@
-"""The binding table of the exported graphs: names, shapes and what a file says about itself.
+"""The binding table of the exported graphs: names, shapes and the metadata of a file.
 
-Every runtime that runs the ONNX graphs (ONNX Runtime, TensorRT) binds by these names; the exporter writes
-them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R, and V = P / 4.
+Every runtime that runs the ONNX graphs (ONNX Runtime, TensorRT) binds by these names; the exporter writes them. Knows
+no runtime. Letters as in `graphs.py`; T, S, I, P and R are dynamic, and V = P / 4.
 
 | graph | input | shape | | output | shape |
 |---|---|---|---|---|---|
@@ -20,10 +20,10 @@ them. Knows no runtime. Letters as in `graphs.py`; dynamic are T, S, I, P and R,
 | | keys_0 … keys_L-1 | [H, S, D], of the rows the waypoints may see | | | |
 | | values_0 … values_L-1 | [H, S, D], the same | | | |
 
-`action_step` is one Euler step, run as often as the action head has them: all of them in one graph are no faster, but
-take a second to open and minutes to compile.
+`action_step` is one Euler step and is run once per step of the action head: a graph with all steps is no faster, but
+takes a second to open and minutes to compile.
 
-Engines of text and of the action step have more than the exported graph, added when they are compiled
+Engines of text and of the action step differ from the exported graph; the changes are made when they are compiled
 (`engine/token_choice.py`, `engine/past_rows.py`):
 
 | graph | input | shape | | output | shape |
@@ -32,7 +32,8 @@ Engines of text and of the action step have more than the exported graph, added 
 | | | | | best | [R], that logit |
 | action_step | past_0 … past_L-1 | [S, 2, H, D], in place of keys and values | | | |
 
-Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` those it can say:
+Graphs of drafts; L is the number of the draft's own layers, A accepted tokens, B slots of a block, `words` the size of
+the draft's vocabulary:
 
 | graph | input | shape | | output | shape |
 |---|---|---|---|---|---|
@@ -45,7 +46,7 @@ Of a draft, L its own layers, A accepted tokens, B slots of a block, `words` tho
 | | head | [E, words], the target's | | | |
 | | past_0 … past_L-1 | [S, 2, H, D] | | | |
 
-Engines of drafts have more as well (`engine/seen_rows.py`):
+Engines of drafts have an additional input (`engine/seen_rows.py`):
 
 | graph | input | shape |
 |---|---|---|
@@ -61,7 +62,7 @@ from specdrive_ros.json_file import parse_json
 
 EXPORT_VERSION = 2
 GRAPHS = ("vision", "text", "action_step")
-HIDDEN = -1e9  # what the mask adds to a score that must not count; finite, so that no engine makes NaN of it
+HIDDEN = -1e9  # added by the mask to scores that must not count; finite, so that no engine makes NaN of it
 
 VISION_INPUTS = ("patches", "grid_rows", "grid_weights", "cos", "sin")
 VISION_OUTPUTS = ("embeddings", "deepstack")
@@ -69,7 +70,7 @@ ACTION_OUTPUTS = ("action",)
 FORBIDDEN = "forbidden"
 CHOICE_OUTPUTS = ("choices", "best")
 SEEN = "seen"
-ADDED = {  # graph -> what its engine has more; another addition makes other engines
+ADDED = {  # graph -> what is added to its engine; another addition makes other engines
     "text": "greedy choice 1",
     "action_step": "past rows 1",
     "eagle3_newest": "seen rows 1",
@@ -119,10 +120,10 @@ def action_step_inputs(layers: int) -> list[str]:
 
 @dataclass(frozen=True)
 class GraphRecord:
-    """What an exported graph says about itself in its metadata.
+    """The metadata of an exported graph.
 
     tap_layers:   hidden states in the text graph's `taps`, or those that a draft's graph reads
-    flow_steps:   Euler steps of the action head, 0 in a draft's
+    flow_steps:   Euler steps of the action head; 0 for a draft's graph
     weights:      weights file -> sha256 of the checkpoint it was exported from
     variant:      fp32 as exported, else the precision or quantisation it was rewritten to
     """
@@ -138,7 +139,7 @@ class GraphRecord:
         return {_METADATA_KEY: json.dumps(asdict(self), sort_keys=True)}
 
     def _check_types(self) -> None:
-        """Raises TypeError: metadata are text that anybody may have written."""
+        """Raises TypeError for values of a wrong type: anybody may have written the metadata."""
         whole = all(type(each) is int for each in (*self.tap_layers, self.flow_steps))
         named = all(isinstance(each, str) for each in (self.graph, self.variant))
         if not (whole and named and isinstance(self.weights, dict)):
@@ -148,7 +149,7 @@ class GraphRecord:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, str], where: str, remedy: str) -> "GraphRecord":
-        """Raises `InputError` naming `remedy` for a graph that was not exported by this version."""
+        """Raises `InputError`, naming `remedy`, for a graph that was not exported by this version."""
         try:
             values = parse_json(metadata[_METADATA_KEY])
             record = cls(**{**values, "tap_layers": tuple(values["tap_layers"])})

@@ -1,4 +1,5 @@
-"""A checkpoint's files into another folder, for graphs that stand beside them. Knows no networks and no graphs."""
+"""Copies a checkpoint's files to another folder, for graphs that stand beside them. Knows no networks and no
+graphs."""
 
 import json
 import shutil
@@ -9,7 +10,7 @@ from specdrive_ros.target.config import TargetConfig
 
 
 def copy_checkpoint(config: TargetConfig, folder: Path) -> None:
-    """Configs, tokenizer, weights and backbone of a checkpoint into another folder; its graphs stay."""
+    """Copies configs, tokenizer, weights and backbone of a checkpoint to another folder, but not its graphs."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (*config.folder.glob("*.json"), *config.folder.glob("*.y*ml"), *weights_files(config.folder)):
         shutil.copy2(path, folder)

@@ -1,7 +1,7 @@
-"""Where one engine's inputs and outputs lie on the device: allocated once, filled anew in every pass.
+"""Device memory for one engine's inputs and outputs: allocated once, refilled in every pass.
 
-What the host makes is written into one pinned block and goes up in one copy; what lies on the device already gets a
-place behind it. Knows addresses and shapes, no graphs.
+Values from the host are written into one pinned block and uploaded in one copy; inputs made on the device get a place
+after it. Knows addresses and shapes, no graphs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Arena:
     """One engine's inputs and outputs, for the largest shapes it was built for.
 
-    elsewhere: inputs that lie in memory of their own, as those of the cache do
-    beside:    name -> input of the same type and size: what is uploaded for others to place, no input itself
+    elsewhere: inputs that have memory of their own, such as those of the cache
+    beside:    name -> input of the same type and size: uploaded for others to place, not an input itself
     """
 
     def __init__(
@@ -44,9 +44,10 @@ class Arena:
         self._inputs, self._outputs = device.allocate(self._input_size), device.allocate(self._output_size)
 
     def upload(self, values: Mapping[str, np.ndarray], to_fill: Shapes | None = None) -> dict[str, Tensor]:
-        """Fills the pinned block and queues one copy of it; `to_fill` gets places that nothing is copied to.
+        """Fills the pinned block and queues one copy of it; `to_fill` reserves places that nothing is copied to.
 
-        The block is written at once: the upload before must be through, so wait for the device in every pass.
+        The block is written at once, so the previous upload must be complete: wait for the device in every pass.
+        Raises WorkFailed if the values do not fit.
         """
         values = {name: np.asarray(value, self._dtypes[name]) for name, value in values.items()}
         own = {name: value.shape for name, value in values.items()}

@@ -1,8 +1,8 @@
 """Image tokens that stay on the device: from the vision engine's outputs to the rows of the prompt, cycle after cycle.
 
-Every image has a block of its own, [1 + K, V, E] float32: embeddings, then each deepstack level. So a frame that was
-encoded a cycle ago is copied from where it lies, and a block is given out again once its frame is forgotten. All
-copies are queued on the device's one stream: a block's next owner writes behind its last reader.
+Every image has its own block, [1 + K, V, E] float32: embeddings, then each deepstack level. A frame that was encoded
+in an earlier cycle is copied from there, and a block is reused once its frame is forgotten. All copies are queued on
+the device's single stream, so a block's next owner writes after its last reader.
 """
 
 from collections.abc import Sequence
@@ -19,26 +19,27 @@ _ITEM = 4  # bytes of a float32
 
 @dataclass(frozen=True)
 class _Image:
-    """Block of an image of `tokens` image tokens."""
+    """The block of an image with `tokens` image tokens."""
 
     block: Block
     tokens: int
 
 
 class DeviceFeatures:
-    """What `VisionFeatures` is on the host. Reading `embeddings` or `deepstack` brings them there and waits."""
+    """The device's counterpart of `VisionFeatures`. Reading `embeddings` or `deepstack` copies them to the host and
+    waits."""
 
     def __init__(self, store: "FeatureStore", images: tuple[_Image, ...]):
         self.store, self.images = store, images
 
     def split(self, tokens: Sequence[int]) -> list["DeviceFeatures"]:
-        """One for each image, of which `tokens` has the sizes."""
+        """One object per image; `tokens` gives their sizes, checked against the images (ValueError)."""
         if [image.tokens for image in self.images] != list(tokens):
             raise ValueError(f"images of {[image.tokens for image in self.images]} tokens, asked for {list(tokens)}")
         return [DeviceFeatures(self.store, (image,)) for image in self.images]
 
     def followed_by(self, others: Sequence["DeviceFeatures"]) -> "DeviceFeatures":
-        """These image tokens and behind them those of `others`; nothing is copied."""
+        """These image tokens followed by those of `others`; nothing is copied."""
         return DeviceFeatures(self.store, tuple(image for part in (self, *others) for image in part.images))
 
     @property
@@ -51,14 +52,14 @@ class DeviceFeatures:
 
 
 class FeatureStore:
-    """levels: K of deepstack; size: E."""
+    """levels: number K of deepstack levels; size: E."""
 
     def __init__(self, device: Device, pinned: PinnedPool, levels: int, size: int):
         self._device, self._pinned, self._pool = device, pinned, DevicePool(device)
         self._levels, self._size, self._row = levels, size, _ITEM * size
 
     def keep(self, embeddings: Tensor, deepstack: Tensor) -> DeviceFeatures:
-        """Queues copies of a vision engine's outputs [I, V, E] and [K, I, V, E]; its next run overwrites them."""
+        """Queues copies of a vision engine's outputs [I, V, E] and [K, I, V, E], which its next run overwrites."""
         images, tokens, _ = embeddings.shape
         width, kept = tokens * self._row, []
         for image in range(images):
@@ -69,9 +70,9 @@ class FeatureStore:
         return DeviceFeatures(self, tuple(kept))
 
     def place(self, images: ImageRows, words: Tensor, hidden: Tensor, deepstack: Tensor) -> None:
-        """Queues what fills `hidden` [T, E] and `deepstack` [K, T, E]: words and image tokens, each in its rows.
+        """Queues what fills `hidden` [T, E] and `deepstack` [K, T, E]: text and image tokens, each in its rows.
 
-        Rows behind the last are zeroed: a mask hides them, but what is no number shows through a mask.
+        Rows after the last one are zeroed: a mask hides finite values, but NaN would show through it.
         """
         length = len(images.rows) + words.shape[0]
         others = np.ones(length, bool)
@@ -110,7 +111,7 @@ class FeatureStore:
 
 
 def runs(rows: np.ndarray) -> list[tuple[int, int, int]]:
-    """(index of the first, its row, how many) of each run of neighbours among rising rows."""
+    """(index of the first, its row, length) of each run of consecutive rows in ascending `rows`."""
     if not len(rows):
         return []
     starts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)

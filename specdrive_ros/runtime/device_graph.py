@@ -1,6 +1,6 @@
-"""One graph's engine with everything a pass of it takes on the device: buffers, contexts, sizes, the way back.
+"""One graph's engine with everything that a pass needs on the device: buffers, contexts, sizes, downloads.
 
-Made once, for the largest shapes it was built for. Knows addresses and shapes; what a graph means is its caller's.
+Made once, for the largest shapes it was built for. Knows addresses and shapes; the caller knows what a graph means.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _SPOKEN = {"best": "logits"}
 
 
 class DeviceGraph:
-    """output_shapes: sizes -> shapes of the outputs in a pass of these; elsewhere, beside: as in `Arena`."""
+    """output_shapes: sizes -> shapes of the outputs of a pass with these; elsewhere, beside: as in `Arena`."""
 
     def __init__(
         self,
@@ -42,21 +42,21 @@ class DeviceGraph:
         self._device, self._pinned = device, pinned
 
     def fit(self, sizes: Mapping[str, int], exact: Sequence[str] = ()) -> tuple[int, dict[str, int]]:
-        """(optimisation profile, padded sizes). Raises `InputError` where it was not built for such sizes."""
+        """(optimisation profile, padded sizes). Raises `InputError` if the engine was not built for such sizes."""
         return fit(self.name, self.profiles, sizes, exact)
 
     def profile_of(self, sizes: Mapping[str, int]) -> int:
-        """Of these very sizes. Raises `InputError` as `fit` does."""
+        """The profile for exactly these sizes. Raises `InputError` as `fit` does."""
         return self.fit(sizes, exact=tuple(sizes))[0]
 
     def run(self, profile: int, *calls: Call) -> None:
-        """Queues them one behind the other."""
+        """Queues the calls, one after another."""
         self.runner.run(profile, calls)
 
     def fetch(self, wanted: Shapes, given: Mapping[str, Tensor]) -> tuple[np.ndarray, ...]:
-        """The beginnings of outputs on the host, in pinned memory. Waits.
+        """Copies the leading parts of outputs to the host, into pinned memory. Waits.
 
-        Raises `WorkFailed` where one is no number: better no plan than one made of it.
+        Raises `WorkFailed` if a value is not finite: better no plan than one made from it.
         """
         arrays = [self._pinned.take(shape, np.dtype(self.arena.dtype(name))) for name, shape in wanted.items()]
         for name, array in zip(wanted, arrays, strict=True):

@@ -1,9 +1,9 @@
 """Hidden states that stay on the device: tapped in a pass of the target, read by a draft's engine, never on the host.
 
-What decoding and companies of drafts do with an array of states works on these as well: length, shape, picking rows or
-columns, `np.concatenate`. None of it copies anything: it is noted which rows of which block are meant, and `place`
-copies them once, to where an engine reads them. Whoever wants numbers gets them (`np.asarray`), with a wait.
-All copies are queued on the device's one stream: a block's next owner writes behind its last reader.
+The operations that decoding and companies of drafts use on an array of states work on these as well: length, shape,
+picking rows or columns, `np.concatenate`. None of them copies anything; they only note which rows of which block are
+meant, and `place` copies these once, to where an engine reads them. `np.asarray` gives the numbers, after a wait. All
+copies are queued on the device's single stream, so a block's next owner writes after its last reader.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _ITEM = 4  # bytes of a float32
 
 @dataclass(frozen=True)
 class _Part:
-    """rows [n] of a block of rows of `width` numbers."""
+    """rows [n] of a block whose rows have `width` numbers."""
 
     block: Block
     rows: np.ndarray
@@ -27,7 +27,7 @@ class _Part:
 
 
 class DeviceStates:
-    """[T, width] float32. columns: those of the blocks' that are meant, None for all."""
+    """[T, width] float32. columns: the columns of the blocks that are meant, None for all."""
 
     ndim, dtype = 2, np.dtype(np.float32)
 
@@ -50,12 +50,12 @@ class DeviceStates:
         return self
 
     def setflags(self, write: bool) -> None:
-        """They are read-only as they are. Raises ValueError where they should not be."""
+        """States are always read-only. Raises ValueError if they are to become writable."""
         if write:
             raise ValueError("states on the device are read-only")
 
     def __getitem__(self, index) -> "DeviceStates":
-        """Rows, or (rows, columns); each a slice or numbers."""
+        """Rows, or (rows, columns); each a slice or indices."""
         rows, columns = index if isinstance(index, tuple) else (index, None)
         chosen = np.arange(len(self))[rows]
         if chosen.ndim != 1:
@@ -66,7 +66,7 @@ class DeviceStates:
         return DeviceStates(self.store, self._parts_of(chosen), known[columns])
 
     def _parts_of(self, chosen: np.ndarray) -> tuple[_Part, ...]:
-        """The same rows, neighbours of one part together."""
+        """The chosen rows, with consecutive rows of one part kept together."""
         owners = np.repeat(np.arange(len(self.parts)), [len(part.rows) for part in self.parts])
         rows = np.concatenate([part.rows for part in self.parts])
         starts = np.flatnonzero(np.diff(owners[chosen], prepend=-1))
@@ -77,11 +77,11 @@ class DeviceStates:
         return tuple(found)
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
-        """Brings them to the host and waits."""
+        """Copies them to the host and waits."""
         return np.asarray(self.store.fetch(self), dtype)
 
     def __array_function__(self, function, types, arguments, keywords):
-        """`np.concatenate` of states stays on the device; every other function gets numbers."""
+        """`np.concatenate` of states stays on the device; every other function gets host arrays."""
         if function is np.concatenate and all(issubclass(each, DeviceStates) for each in types) and not keywords:
             return _joined(list(arguments[0]))
         host = [_on_host(each) for each in arguments]
@@ -89,7 +89,7 @@ class DeviceStates:
 
 
 def _joined(states: list[DeviceStates]) -> DeviceStates:
-    """Those of each behind those before. Raises ValueError where they are of different columns."""
+    """The states one after another. Raises ValueError if their columns differ."""
     first = states[0]
     for each in states[1:]:
         if each.shape[1] != first.shape[1] or not np.array_equal(each.columns, first.columns):
@@ -104,7 +104,7 @@ def _on_host(value):
 
 
 class StateStore:
-    """Blocks for states, given out again when nobody refers to them; few sizes ever occur, those of padded passes."""
+    """Blocks for states, reused when nobody refers to them; only few sizes occur, those of padded passes."""
 
     def __init__(self, device: Device, pinned: PinnedPool):
         self._device, self._pinned, self._pool = device, pinned, DevicePool(device)
@@ -118,9 +118,9 @@ class StateStore:
         return DeviceStates(self, (_Part(block, np.arange(rows), width),))
 
     def place(self, states: DeviceStates, target: Tensor, first: int = 0) -> None:
-        """Queues what fills an engine's input [T, width]: states from row `first` on, zeros before and behind.
+        """Queues what fills an engine's input [T, width]: states from row `first` on, zeros before and after.
 
-        Zeros, because a mask hides what was added, but what is no number shows through a mask.
+        Zeros, because a mask hides added finite values, but NaN would show through it.
         """
         room, width = target.shape
         if width != states.shape[1]:
@@ -135,7 +135,7 @@ class StateStore:
             self._device.clear(address, size)
 
     def _copy(self, states: DeviceStates, address: int) -> None:
-        """The rows one behind the other: a copy for each run of neighbours, of rows and of columns."""
+        """Copies the rows one after another: one copy for each run of consecutive rows and columns."""
         width = states.shape[1]
         pieces = [(0, 0, width)] if states.columns is None else runs(states.columns)
         for part in states.parts:

@@ -1,6 +1,6 @@
-"""Exports a draft's networks as ONNX graphs that hold no weights of their own, and compares them with PyTorch.
+"""Exports a draft's networks as ONNX graphs without weights of their own, and compares them with PyTorch.
 
-Two graphs a kind (`bindings.py`): what takes up true tokens and what proposes. Needs torch; driving does not.
+Two graphs per kind (`bindings.py`): one takes in true tokens, one proposes. Needs torch; driving does not.
 """
 
 import shutil
@@ -37,15 +37,16 @@ from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_fi
 from specdrive_ros.target.config import TextConfig
 
 TOLERANCE = 1e-4
-_ROWS, _MORE, _PAST = 5, 7, 9  # of the examples that graphs are traced with: three different numbers
+_ROWS, _MORE, _PAST = 5, 7, 9  # sizes of the examples that graphs are traced with: three different numbers
 
 
 def export_draft(
     draft: str | Path, folder: str | Path, text: TextConfig, *, on_graph: Callable[[str], None] = lambda name: None
 ) -> list[Comparison]:
-    """Write the graphs of a draft folder into `folder`, compare them. Another folder gets a copy of the draft first.
+    """Writes the graphs of a draft folder into `folder` and compares them. Another folder gets a copy of the draft
+    first.
 
-    text: the target's language model. Raises `WorkFailed` where a graph differs from PyTorch over the tolerance.
+    text: the target's language model. Raises `WorkFailed` if a graph differs from PyTorch by more than the tolerance.
     """
     draft, folder = Path(draft), Path(folder)
     if folder.resolve() != draft.resolve():
@@ -55,7 +56,7 @@ def export_draft(
     outline = outline_draft(read_draft_config(folder, text))
     stored = StoredWeights(outline, published_names(tensor_places(folder), outline.config))
     hashes = {path.name: sha256(path) for path in weights_files(folder)}
-    network = load_draft_network(folder, text)  # before the work: it says what is wrong with a file
+    network = load_draft_network(folder, text)  # before the export, because it reports what is wrong with a file
     for name, trace in _tracers(stored).items():
         on_graph(name)
         graph = trace()
@@ -71,7 +72,8 @@ def export_draft(
 
 
 def compare_draft(network: Eagle3 | DFlash, folder: Path) -> list[Comparison]:
-    """Take up a prompt and a few tokens, propose behind each: PyTorch and ONNX Runtime on the same random input."""
+    """Takes in a prompt and a few tokens, and proposes after each: PyTorch and ONNX Runtime on the same random
+    input."""
     config = network.config
     if isinstance(config, Eagle3Config):
         pair, exercise = (TorchEagle3(network), OnnxEagle3(folder, config)), _exercise_eagle3
@@ -145,7 +147,7 @@ def _dflash_tracers(stored: StoredWeights) -> dict[str, Callable[[], onnx.ModelP
     config, first, of = network.config, {0: DYNAMIC}, partial(trace_graph, stored)
     size, layers = config.hidden_size, config.num_hidden_layers
 
-    def block():  # each layer with a tensor of its own: the exporter takes one twice for one input
+    def block():  # a tensor per layer: the exporter would merge one tensor used twice into one input
         past = [_past(config) for _ in range(layers)]
         return torch.randn(_ROWS, size), *_turned(config), torch.randn(size, _MORE), past
 

@@ -1,7 +1,6 @@
-"""The drafts as thin graphs: one body for export and for the torch runtime. No batch axis; letters as in
-`draft_networks.py`. They own no weights; the output head of DFlash is the target's and comes as an input, so that
-no draft's file holds a copy of it.
-"""
+"""The drafts as thin graphs, used both for export and by the torch runtime. No batch axis; letters as in
+`draft_networks.py`. They own no weights; DFlash's output head is the target's and is passed in as an input, so that no
+draft's file holds a copy of it."""
 
 from torch import nn
 
@@ -10,7 +9,7 @@ from specdrive_ros.draft.eagle3_network import Eagle3
 
 
 class Eagle3Newest(nn.Module):
-    """True tokens in, the state and words behind the newest one out."""
+    """Takes in true tokens; gives hidden state and logits after the newest one."""
 
     def __init__(self, draft: Eagle3):
         super().__init__()
@@ -23,7 +22,7 @@ class Eagle3Newest(nn.Module):
 
 
 class Eagle3Step(nn.Module):
-    """One level further on the draft's own output."""
+    """One step further on the draft's own output."""
 
     def __init__(self, draft: Eagle3):
         super().__init__()
@@ -36,7 +35,7 @@ class Eagle3Step(nn.Module):
 
 
 class DFlashContext(nn.Module):
-    """Feature injection: the target's states of A tokens as every layer's keys and values."""
+    """Feature injection: the target's states of A tokens become every layer's keys and values."""
 
     def __init__(self, draft: DFlash):
         super().__init__()
@@ -48,7 +47,7 @@ class DFlashContext(nn.Module):
 
 
 class DFlashBlock(nn.Module):
-    """A block of the newest token and masks, to words."""
+    """A block of the newest token and masks, to logits."""
 
     def __init__(self, draft: DFlash):
         super().__init__()

@@ -1,6 +1,6 @@
-"""A draft folder and a target's networks -> a draft that proposes, on the runtime asked for.
+"""Makes a draft that proposes, on a given runtime, from a draft folder and a target's networks.
 
-Everything that could make a draft another target's is checked here. Imports torch only for the torch runtime.
+Checks everything that could make it a draft for another target. Imports torch only for the torch runtime.
 """
 
 import logging
@@ -23,26 +23,26 @@ from specdrive_ros.runtime.networks import TargetNetworks
 RUNTIMES = ("onnxruntime", "torch", "tensorrt")
 log = logging.getLogger(__name__)
 WIDE = 60  # nodes of EAGLE-3's published tree
-CHAIN = 15  # words EAGLE-3 runs ahead where only a few nodes pay
-LEAST_LIKELY = float(np.log(0.3))  # of its path, or running further ahead costs more than it brings
+CHAIN = 15  # tokens EAGLE-3 runs ahead if only a few nodes pay off
+LEAST_LIKELY = float(np.log(0.3))  # of a path; below, running further ahead costs more than it gains
 
 
 def shape(costs: PassCosts) -> dict:
-    """How EAGLE-3 runs ahead (arguments of `load_draft`): the published tree where wide passes are as good as free, a
-    chain that stops where it becomes unsure where they are not."""
+    """How EAGLE-3 runs ahead (arguments of `load_draft`): the published tree if wide passes are as good as free,
+    otherwise a chain that stops where it becomes unsure."""
     if costs.most_nodes >= WIDE:
         return {"depth": DEPTH, "top_k": TOP_K}
     return {"depth": min(CHAIN, costs.most_nodes) - 1, "top_k": 1, "least": LEAST_LIKELY}
 
 
 def pass_share(draft: Eagle3Draft | DFlashDraft) -> float:
-    """What a proposal runs through, in passes of the target: the draft's own passes times its share of the layers."""
+    """Cost of a proposal, in passes of the target: the draft's own passes times its share of the layers."""
     passes = 2 if isinstance(draft, DFlashDraft) else 1 + min(draft.depth, DEPTH)
     return passes * draft.config.num_hidden_layers / draft.config.target_layers
 
 
 def asking_cost(draft: Eagle3Draft | DFlashDraft, costs: PassCosts) -> AskingCost:
-    """What asking a draft should cost on a machine where the target's passes cost so much; not measured."""
+    """Estimated cost of asking a draft on a machine where the target's passes cost this much; not measured."""
     layers = draft.config.num_hidden_layers / draft.config.target_layers
     row_ms = float(costs.of(17) - costs.of(1)) / 16
     if isinstance(draft, DFlashDraft):
@@ -55,11 +55,11 @@ def load_draft(
     threads: int = 1, depth: int = DEPTH, top_k: int = TOP_K, least: float = -np.inf, block_size: int | None = None,
     end_token: int | None = None,
 ) -> Eagle3Draft | DFlashDraft:  # fmt: skip
-    """Raises `InputError` naming the folder where the draft is for another target than `networks`.
+    """Loads a draft. Raises `InputError` naming the folder if the draft is for another target than `networks`.
 
-    runtime: that of the networks where None, or ONNX Runtime beside engines where the draft has none; words: ids the
-    target may write, all where None; depth, top_k and least shape EAGLE-3's tree, block_size DFlash's block; end_token:
-    the target's that ends a reasoning, behind which nothing is proposed.
+    runtime: None: that of the networks, or ONNX Runtime beside engines if the draft has none; words: ids that the
+    target may write, None: all; depth, top_k and least shape EAGLE-3's tree, block_size DFlash's block; end_token: the
+    target's token that ends a reasoning, after which nothing is proposed.
     """
     _check_runtime(runtime or networks.runtime, networks)
     folder, target = Path(folder), networks.config
@@ -84,7 +84,7 @@ def _check_runtime(runtime: str, networks: TargetNetworks) -> None:
 
 
 def _networks(folder: Path, config, networks: TargetNetworks, runtime: str | None, words, threads: int):
-    """A draft's networks on a runtime; one that was not asked for by name gives way where nothing was built for it."""
+    """A draft's networks on a runtime; unless the runtime was named, falls back if no engines were built for it."""
     if (runtime or networks.runtime) == "tensorrt":
         try:
             return _on_engines(folder, config, networks, words)
@@ -107,7 +107,7 @@ def _on_engines(folder: Path, config, networks: TargetNetworks, words):
 
 
 def check_mask_token(config, first: int, count: int, where: str) -> None:
-    """DFlash's mask must not be a trajectory bin: Qwen's first free id, which public drafts use, is `<i0>` here."""
+    """DFlash's mask must not be a trajectory token: Qwen's first free id, which public drafts use, is `<i0>` here."""
     if isinstance(config, DFlashConfig) and first <= config.mask_token_id < first + count:
         raise InputError(
             f"{where}: mask_token_id {config.mask_token_id} is the trajectory token <i{config.mask_token_id - first}> "

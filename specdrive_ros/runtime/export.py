@@ -1,9 +1,9 @@
-"""Exports a checkpoint's networks as ONNX graphs that hold no weights of their own.
+"""Exports a checkpoint's networks as ONNX graphs without weights of their own.
 
 Networks are traced without their weights (`stored_weights.py`): every initializer is a reference into the checkpoint's
-safetensors files (ONNX external data: file, offset, length), so a graph weighs some hundred kilobytes, weights are
-stored once and never read, and casts and concatenations of weights are folded when a session or an engine is made. Only
-the comparison with PyTorch behind it needs memory for weights, for one of the two at a time. Needs torch; driving does
+safetensors files (ONNX external data: file, offset, length). So a graph has some hundred kilobytes, weights are stored
+once and never read, and casts and concatenations of weights are folded when a session or an engine is made. Only the
+comparison with PyTorch afterwards needs memory for weights, for one of the two at a time. Needs torch; driving does
 not.
 """
 
@@ -46,7 +46,7 @@ from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
 from specdrive_ros.target.rope import text_positions
 
-OPSET = 20  # the first with Gelu; every engine's parser knows it
+OPSET = 20  # the first with Gelu; every engine's parser supports it
 DYNAMIC = Dim.DYNAMIC
 _FOLDED = 256  # values; constants up to this size are folded now, weights when a session is made
 
@@ -56,7 +56,7 @@ _Networks = TargetNetworks | Callable[[], TargetNetworks]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Largest absolute difference between the exported graph and PyTorch, and what is allowed."""
+    """Largest absolute difference between the exported graph and PyTorch, and its tolerance."""
 
     output: str
     error: float
@@ -76,10 +76,10 @@ def export_checkpoint(
     comparing: bool = True,
     on_graph: Callable[[str], None] = lambda name: None,
 ) -> list[Comparison]:
-    """Write the graphs of a checkpoint folder into `folder`, compare them with PyTorch if `comparing`.
+    """Writes the graphs of a checkpoint folder into `folder` and, if `comparing`, compares them with PyTorch.
 
-    Another folder than `model` gets a copy of the checkpoint first. `on_graph` hears of each graph before it
-    is made. Raises `WorkFailed` where a graph differs from PyTorch over the tolerance.
+    Another folder than `model` gets a copy of the checkpoint first. `on_graph` is called with the name of each graph
+    before it is made. Raises `WorkFailed` if a graph differs from PyTorch by more than the tolerance.
     """
     model, folder = Path(model), Path(folder)
     config = TargetConfig.load(model)
@@ -109,9 +109,9 @@ def export_checkpoint(
 
 
 def compare(reference: _Networks, networks: _Networks) -> list[Comparison]:
-    """Run prefill, one token, a block and the action head of both on the same random input.
+    """Runs prefill, one token, a block and the action head of both on the same random input.
 
-    Each may be a function that makes them: then they are let go before the other ones are made.
+    Each may be a function that makes the networks; these are then freed before the others are made.
     """
     expected, found = (_exercise_made(each, np.random.default_rng(0)) for each in (reference, networks))
     return [
@@ -124,7 +124,7 @@ def compare(reference: _Networks, networks: _Networks) -> list[Comparison]:
 
 def _exercise_made(networks: _Networks, random: np.random.Generator) -> dict[str, np.ndarray]:
     outputs = _exercise(networks() if callable(networks) else networks, random)
-    gc.collect()  # modules refer to one another in circles
+    gc.collect()  # modules have reference cycles
     return outputs
 
 
@@ -189,7 +189,7 @@ def _tracers(
 def trace_graph(
     stored: StoredWeights, module: torch.nn.Module, example: Callable[[], tuple], inputs, outputs, dynamic: tuple
 ) -> onnx.ModelProto:
-    """The graph of a module on the meta device, its initializers where `stored` has them."""
+    """The graph of a module, traced on the meta device, with its initializers referring to `stored`."""
     with torch.device("meta"):
         inputs_without_numbers = example()
     with _quiet_exporter(), torch.no_grad():
@@ -215,7 +215,7 @@ def trace_graph(
 
 @contextlib.contextmanager
 def _quiet_exporter() -> Iterator[None]:
-    """The exporter warns of packages that are not installed and of its own deprecations."""
+    """Silences the exporter's warnings of packages that are not installed and of its own deprecations."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -273,7 +273,7 @@ def _past_example(config: TargetConfig, cached: int) -> list[torch.Tensor]:
 
 
 def save_graph(graph: onnx.ModelProto, folder: Path, name: str) -> None:
-    """Constants that are not in the checkpoint stay inside while they are small, else they get a file."""
+    """Saves a graph; constants not from the checkpoint stay inside if small, else they get a file of their own."""
     own = sum(len(tensor.raw_data) for tensor in graph.graph.initializer)
     data = folder / f"{name}.onnx.data"
     data.unlink(missing_ok=True)

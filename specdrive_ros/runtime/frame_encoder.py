@@ -1,7 +1,7 @@
 """Camera frames to image tokens, each frame once.
 
-A frame's features do not depend on the other frames, and three of four frames were there a cycle ago; so
-features are kept for one cycle. A frame counts as seen only if camera, stamp and every pixel are the same.
+A frame's features do not depend on the other frames, and three of four frames were there in the previous cycle, so
+features are kept for one cycle. A frame is recognised only if camera, stamp and every pixel are the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _Key = tuple[str, int]  # camera and stamp
 
 @dataclass(frozen=True)
 class _EncodedFrame:
-    """frame: uint8 [H, W, 3]; grid: [3]; features: of this frame, where the runtime keeps them."""
+    """frame: uint8 [H, W, 3]; grid: [3]; features: of this frame, kept wherever the runtime keeps them."""
 
     frame: np.ndarray
     grid: np.ndarray
@@ -26,15 +26,15 @@ class _EncodedFrame:
 
 
 class FrameEncoder:
-    """cameras: names in the order of the prompt. keep: reuse the previous cycle's features."""
+    """cameras: names in the order of the prompt. keep: whether to reuse the previous cycle's features."""
 
     def __init__(self, networks: TargetNetworks, cameras: Sequence[str], *, keep: bool = True):
         self.networks, self.cameras, self.keep = networks, tuple(cameras), keep
-        self.encoded_frames = 0  # how many frames have gone through the network
+        self.encoded_frames = 0  # number of frames encoded by the network
         self._known: dict[_Key, _EncodedFrame] = {}
 
     def forget(self) -> None:
-        """The clock or the scene has changed: no frame is known."""
+        """Forgets all frames, because the clock or the scene has changed."""
         self._known = {}
 
     def encode(
@@ -42,7 +42,8 @@ class FrameEncoder:
     ) -> tuple[VisionFeatures, np.ndarray]:
         """frames: camera -> uint8 [N, H, W, 3]; stamps_ns: camera -> [N].
 
-        Returns the features of all frames, camera by camera, and their grids [images, 3].
+        Returns the features of all frames, camera by camera, and their grids [images, 3]. Raises InputError if a
+        camera is missing.
         """
         keys, pictures = self._in_order(frames, stamps_ns)
         encoded = [self._recall(key, frame) for key, frame in zip(keys, pictures, strict=True)]
@@ -55,7 +56,7 @@ class FrameEncoder:
         return first.followed_by(others), np.stack([each.grid for each in encoded])
 
     def _in_order(self, frames, stamps_ns) -> tuple[list[_Key], list[np.ndarray]]:
-        """Keys and pictures of all frames, camera by camera."""
+        """Keys and images of all frames, camera by camera."""
         keys, pictures = [], []
         for camera in self.cameras:
             if camera not in frames:
@@ -69,7 +70,7 @@ class FrameEncoder:
         return known if known is not None and np.array_equal(known.frame, frame) else None
 
     def _encode_new(self, pictures: list[np.ndarray]) -> list[_EncodedFrame]:
-        """One call of the networks for all cameras, so that a device is waited for once."""
+        """Encodes the frames of all cameras in one call of the networks, so that a device is waited for once."""
         config = self.networks.config
         patches, grids = zip(*[patchify(frame[None], config) for frame in pictures], strict=True)
         grids = np.concatenate(grids)

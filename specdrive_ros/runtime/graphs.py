@@ -1,11 +1,11 @@
-"""The target's three networks as thin graphs: one body for export and for the torch runtime.
+"""The target's three networks as thin graphs, used both for export and by the torch runtime.
 
-The modules here own no weights. They walk over the parameters of an `AlpamayoTarget` and write out what
-a driving cycle needs and Hugging Face's own forward does not offer: rotary tables, mask and deepstack as
-inputs, tapped hidden states and only the *new* keys and values as outputs, no batch axis. Fused products
-concatenate weights inside the graph, so the exported initializers stay the checkpoint's own tensors.
+The modules here own no weights. They use the parameters of an `AlpamayoTarget` and spell out what a driving cycle
+needs and Hugging Face's own forward does not offer: rotary tables, mask and deepstack as inputs, tapped hidden states
+and only the *new* keys and values as outputs, no batch axis. Fused products concatenate weights inside the graph, so
+the exported initializers stay the checkpoint's own tensors.
 
-They know nothing of prompts, caches or files. Letters: T tokens of a pass, S cached tokens, I images,
+They know nothing about prompts, caches or files. Letters: T tokens of a pass, S cached tokens, I images,
 P patches and V tokens of one image, L layers, K deepstack levels, Hq/H query/key-value heads, G = Hq/H,
 D head size, E hidden size, R rows whose logits are wanted.
 """
@@ -22,13 +22,13 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding; `sin` comes with its first half negated, so that a swap of halves is enough."""
+    """Rotary embedding; the first half of `sin` is already negated, so that swapping the halves is enough."""
     low, high = x.chunk(2, -1)
     return x * cos + torch.cat([high, low], -1) * sin
 
 
 def signed(sin: Tensor) -> Tensor:
-    """[..., D] sine table -> the same with its first half negated, as `rotate` wants it."""
+    """[..., D] sine table -> the same with its first half negated, as `rotate` needs it."""
     low, high = sin.chunk(2, -1)
     return torch.cat([-low, high], -1)
 
@@ -40,7 +40,7 @@ def keys_and_values(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class DecoderLayer(nn.Module):
-    """One Qwen3 decoder layer over the weights of a Hugging Face one, reading cache rows as they lie."""
+    """One Qwen3 decoder layer with the weights of a Hugging Face one, reading cache rows as they are stored."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()
@@ -53,11 +53,11 @@ class DecoderLayer(nn.Module):
         self.fused: tuple[Tensor, ...] | None = None
 
     def fuse(self) -> None:
-        """Keep the concatenated weights, for eager use; an exported graph concatenates by itself."""
+        """Keeps the concatenated weights, for eager use; an exported graph concatenates by itself."""
         self.fused = tuple(weight.detach().clone() for weight in self._weights())
 
     def _weights(self) -> tuple[Tensor, Tensor]:
-        """Of query, key and value [(Hq + 2H) D, E]; of gate and up [2F, E]."""
+        """Weights of query, key and value [(Hq + 2H) D, E], and of gate and up [2F, E]."""
         if self.fused is not None:
             return self.fused
         attention, mlp = self.layer.self_attn, self.layer.mlp

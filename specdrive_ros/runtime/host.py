@@ -1,7 +1,7 @@
 """What a pass needs around the graphs, in NumPy: rotary tables, masks, image rows, batches of equal images.
 
-`GraphNetworks` does this for every runtime that runs the graphs of `bindings.py`; a runtime adds how one
-graph is run. Knows no runtime and no torch.
+`GraphNetworks` does this for every runtime that runs the graphs of `bindings.py`; a runtime only adds how one graph is
+run. Knows no runtime and no torch.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from specdrive_ros.target.rope import position_grid_weights, rotary_tables, visi
 class GraphNetworks(ABC):
     """`TargetNetworks` over three graphs."""
 
-    chooses = False  # logits that lie in the host's memory are read there, row by row as they are needed
+    chooses = False  # logits are in host memory and are read there, row by row, as needed
 
     def __init__(self, config: TargetConfig, tap_layers: tuple[int, ...], flow_steps: int):
         self.config, self.tap_layers, self.flow_steps = config, tap_layers, flow_steps
@@ -39,20 +39,21 @@ class GraphNetworks(ABC):
         """`past` [L, S, 2, H, D] is read, `new` [L, T, 2, H, D] written. Returns logits and taps."""
 
     def run_choice(self, *inputs, forbidden: np.ndarray, taps: bool) -> tuple[np.ndarray, np.ndarray]:
-        """The same pass; returns choices [R] and taps, which may be empty where they are not wanted."""
+        """The same pass; returns choices [R] and taps, which may be empty if they are not wanted."""
         logits, states = self.run_text(*inputs)
         return np.argmax(np.where(forbidden, -np.inf, logits), -1), states
 
     def laid_out(self, past) -> np.ndarray:
-        """Rows [L, S, 2, H, D] -> keys and values [2, L, H, S, D], as every step of the action head reads them."""
+        """Rows [L, S, 2, H, D] -> keys and values [2, L, H, S, D], the layout that every step of the action head
+        reads."""
         return np.ascontiguousarray(past.transpose(2, 0, 3, 1, 4))
 
     @abstractmethod
     def run_action_step(self, noise, time, cos, sin, past) -> np.ndarray:
-        """[W, 2] at flow time `time` [1, 1, 1] -> [W, 2], later by 1 / `flow_steps`. past: as `laid_out` gives it."""
+        """[W, 2] at flow time `time` [1, 1, 1] -> [W, 2], later by 1 / `flow_steps`. past: from `laid_out`."""
 
     def run_action(self, noise, cos, sin, past) -> np.ndarray:
-        """All steps, one after the other -> [W, 2]."""
+        """Runs all steps, one after another -> [W, 2]."""
         for time in step_times(self.flow_steps):
             noise = self.run_action_step(noise, time, cos, sin, past)
         return noise
@@ -68,7 +69,7 @@ class GraphNetworks(ABC):
         return VisionFeatures(np.concatenate(embeddings), np.concatenate(levels, axis=1))
 
     def vision_inputs(self, patches: np.ndarray, grid_thw: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-        """Inputs of `run_vision` for each run of images of one size."""
+        """Inputs of `run_vision` for each run of consecutive images of one size."""
         start = 0
         for (rows, columns), images in equal_images(grid_thw):
             end = start + images * rows * columns
@@ -98,7 +99,7 @@ class GraphNetworks(ABC):
     def with_images(
         self, embeddings: np.ndarray, deepstack: np.ndarray | None, images: ImageRows | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`hidden` and `deepstack` of `run_text`: [T, E] and [K, T, E], image tokens in their rows."""
+        """`hidden` [T, E] and `deepstack` [K, T, E] for `run_text`, with image tokens in their rows."""
         tokens, size = len(embeddings) + (0 if images is None else len(images.rows)), embeddings.shape[1]
         if deepstack is None:
             deepstack = np.zeros((len(self.config.vision.deepstack_visual_indexes), tokens, size), np.float32)
@@ -121,7 +122,7 @@ class GraphNetworks(ABC):
         return noise
 
     def _tables_of_image(self, rows: int, columns: int) -> tuple[np.ndarray, ...]:
-        """grid_rows, grid_weights, cos, sin; few sizes ever occur, so they are kept."""
+        """grid_rows, grid_weights, cos, sin; cached, because only few sizes occur."""
         if (rows, columns) not in self._image_tables:
             vision = self.config.vision
             grid_rows, grid_weights = position_grid_weights(rows, columns, vision)
@@ -131,7 +132,7 @@ class GraphNetworks(ABC):
 
 
 def equal_images(grid_thw: np.ndarray) -> list[tuple[tuple[int, int], int]]:
-    """((patch rows, patch columns), images) of consecutive images of one size."""
+    """((patch rows, patch columns), number of images) for each run of consecutive images of one size."""
     runs: list[tuple[tuple[int, int], int]] = []
     for frames, rows, columns in np.asarray(grid_thw).tolist():
         if runs and runs[-1][0] == (rows, columns):
@@ -141,7 +142,7 @@ def equal_images(grid_thw: np.ndarray) -> list[tuple[tuple[int, int], int]]:
 
 
 def additive_mask(mask: np.ndarray | None, tokens: int, cached: int) -> np.ndarray:
-    """[T, S + T] float32: 0 where a row may look, else HIDDEN; None is causal."""
+    """[T, S + T] float32: 0 where a row may attend, else HIDDEN; mask None is causal."""
     if mask is None:
         hidden = np.zeros((tokens, cached + tokens), np.float32)
         if tokens > 1:
@@ -151,5 +152,5 @@ def additive_mask(mask: np.ndarray | None, tokens: int, cached: int) -> np.ndarr
 
 
 def step_times(steps: int) -> list[np.ndarray]:
-    """Where each of so many Euler steps begins, each [1, 1, 1], from 0 on."""
+    """Flow time at the start of each of `steps` Euler steps, each [1, 1, 1], from 0 on."""
     return list(np.linspace(0, 1, steps + 1, dtype=np.float32)[:-1].reshape(-1, 1, 1, 1))

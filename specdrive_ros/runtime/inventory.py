@@ -1,6 +1,6 @@
-"""What a checkpoint folder holds and what it lacks: a model or a draft, in our layout or a public one. PyTorch.
+"""What a checkpoint folder has and what it lacks: a model or a draft, in our layout or a public one. PyTorch.
 
-Of a model no number is read: tensors are known by the headers of their files, and compared with a network without
+Of a model no weights are read: tensors are known from the headers of their files, and compared with a network without
 weights. A draft is small and is loaded. Changes nothing, runs nothing.
 """
 
@@ -20,17 +20,17 @@ from specdrive_ros.target.released_layout import read_json
 from specdrive_ros.target.tokens import TargetTokenizer
 
 TARGET, RELEASED = "target", "released"
-WHOLES = ("vlm.model.visual", "vlm.model.language_model", "vlm.lm_head")  # else a part is a name's first word
+WHOLES = ("vlm.model.visual", "vlm.model.language_model", "vlm.lm_head")  # else a part is a name's first component
 
 
 @dataclass(frozen=True)
 class Inventory:
     """kind:    target, eagle3 or dflash
-    layout:  whose files these are
-    tensors: by name; empty where the weights cannot be read
-    facts:   of the config, for people: sizes, taps, rotary setting
-    faults:  why it cannot be loaded, a sentence each; empty: it can
-    absent:  what it could have and has not: graphs, drafts
+    layout:  whose file layout it is
+    tensors: by name; empty if the weights cannot be read
+    facts:   from the config, for people: sizes, taps, rotary setting
+    faults:  why it cannot be loaded, one sentence each; empty if it can
+    absent:  what it could have and lacks: graphs, drafts
     """
 
     folder: Path
@@ -43,7 +43,7 @@ class Inventory:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Part of the network -> its numbers, in the order of the names."""
+        """Part of the network -> number of values in it, in the order of the names."""
         counts: Counter[str] = Counter()
         for name, place in sorted(self.tensors.items()):
             part = next((whole for whole in WHOLES if name.startswith(f"{whole}.")), name.partition(".")[0])
@@ -52,7 +52,7 @@ class Inventory:
 
     @property
     def types(self) -> dict[str, int]:
-        """Type as safetensors names it -> numbers of that type."""
+        """Type, by safetensors' name -> number of values of that type."""
         counts: Counter[str] = Counter()
         for place in self.tensors.values():
             counts[place.dtype] += _size(place)
@@ -60,7 +60,7 @@ class Inventory:
 
 
 def take_inventory(folder: Path, text_of: Callable[[], TextConfig]) -> Inventory:
-    """text_of: the language model that a draft is for; asked for only where `folder` has a draft.
+    """text_of: gives the language model that a draft is for; called only if `folder` has a draft.
 
     Raises InputError for a folder that has neither a model nor a draft.
     """

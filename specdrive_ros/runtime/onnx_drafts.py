@@ -1,6 +1,6 @@
 """Drafts on ONNX Runtime: exported graphs on the CPU, the embedded default. Needs no torch.
 
-As with the target, weights stay in the draft's own file, keys and values are bound as they lie in the draft's cache,
+As for the target, weights stay in the draft's own file, keys and values are bound where they lie in the draft's cache,
 and a pass writes its new rows into it.
 """
 
@@ -50,7 +50,7 @@ class OnnxEagle3:
 class OnnxDFlash:
     """`DFlashNetworks` over `dflash_context.onnx` and `dflash_block.onnx`.
 
-    head: [vocabulary, E], the target's; token_ids: the words wanted of it, None for all.
+    head: [vocabulary, E], the target's; token_ids: the tokens of it to compute, None for all.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OnnxDFlash:
 
 
 class _Graph:
-    """A session whose inputs and outputs are arrays as they lie."""
+    """A session that binds arrays where they are, without copies."""
 
     def __init__(self, session: onnxruntime.InferenceSession):
         self._session, self._binding = session, session.io_binding()
@@ -107,7 +107,7 @@ def _open(folder: Path, config: DraftConfig, threads: int) -> list[onnxruntime.I
 
 
 def draft_words(folder: Path) -> np.ndarray:
-    """[words] ids of the target, from d2t."""
+    """[words] target ids of the draft's vocabulary, from d2t. Raises InputError if that is unreadable."""
     try:
         with safe_open(str(folder / WEIGHTS), "np") as file:
             offsets = file.get_tensor("d2t")

@@ -1,7 +1,7 @@
 """The ONNX Runtime runtime: exported graphs on the CPU, the embedded default. Needs no torch.
 
-Weights, keys and values are never copied per step: the graphs' initializers point into the checkpoint's own
-weights file, the cache's rows are bound as they lie, and a pass writes its new rows into the cache itself.
+Weights, keys and values are never copied per step: the graphs' initializers point into the checkpoint's own weights
+file, the cache's rows are bound where they lie, and a pass writes its new rows directly into the cache.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ class OnnxNetworks(GraphNetworks):
     runtime = "onnxruntime"
 
     def __init__(self, folder: str | Path, *, threads: int):
-        """Raises `InputError` where a graph is missing or is not of this checkpoint."""
+        """Raises `InputError` if a graph is missing or does not belong to this checkpoint."""
         folder = Path(folder)
         config = TargetConfig.load(folder)
         places = tensor_places(folder)
@@ -97,26 +97,26 @@ def export_command(folder: Path) -> str:
 
 
 def open_graph(folder: Path, name: str, threads: int, remedy: str) -> onnxruntime.InferenceSession:
-    """The session of a graph; `remedy` says in errors how to make it."""
+    """The session of a graph; `remedy` tells in errors how to make it."""
     path = folder / f"{name}.onnx"
     if not path.is_file():
         raise InputError(f"{path}: no such graph; {remedy}")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
-    options.enable_mem_pattern = False  # a plan is kept for every cache length ever seen
+    options.enable_mem_pattern = False  # it would keep a plan for every cache length ever seen
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except (
         Exception
-    ) as error:  # ONNX Runtime has an exception class for every status code, with no base of its own
+    ) as error:  # ONNX Runtime has an exception class for every status code, without a common base
         reason = str(error).splitlines()[0][:200]
         raise InputError(f"{path}: does not load ({reason}); {remedy}") from None
 
 
 def graph_record(folder: Path, name: str, session: onnxruntime.InferenceSession, remedy: str) -> GraphRecord:
-    """What a graph says of itself. Raises `InputError` where it is another graph than its file's name says."""
+    """A graph's metadata. Raises `InputError` if it is not the graph that its file name says."""
     path, metadata = folder / f"{name}.onnx", session.get_modelmeta().custom_metadata_map
     record = GraphRecord.from_metadata(metadata, str(path), remedy)
     if record.graph != name:
@@ -125,18 +125,18 @@ def graph_record(folder: Path, name: str, session: onnxruntime.InferenceSession,
 
 
 def _check_variant(folder: Path) -> None:
-    """Graphs in half precision are for engines: their cache is another type than that of this runtime."""
+    """Refuses graphs in half precision, which are for engines: this runtime's cache has another type."""
     for path in (folder / f"{name}.onnx" for name in GRAPHS):
         try:
             variant = read_record(path, "").variant
         except InputError:
-            continue  # said better when the graph is opened
+            continue  # reported better when the graph is opened
         if variant in ("fp16", "bf16"):
             raise InputError(f"{path}: is in {variant}, which is for GPUs; take the fp32 export, or int8")
 
 
 def _check_bindings(folder: Path, sessions: dict[str, onnxruntime.InferenceSession]) -> None:
-    """Inputs and outputs that do not go by layers must have the names of the binding table."""
+    """Inputs and outputs (one layer's as an example) must have the names of the binding table."""
     named = {
         "vision": (VISION_INPUTS, VISION_OUTPUTS),
         "text": (text_inputs(1), text_outputs(1)),
@@ -149,7 +149,7 @@ def _check_bindings(folder: Path, sessions: dict[str, onnxruntime.InferenceSessi
 
 
 def _check_vision(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession, positions: int) -> None:
-    """As `_check_sizes`, of the pictures' side. positions: that the weights have."""
+    """The same as `_check_sizes` for vision. positions: number in the weights."""
     vision = config.vision
     shapes = {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
     found = (shapes["patches"][-1], shapes["deepstack"][0], positions)
@@ -163,7 +163,7 @@ def _check_vision(folder: Path, config: TargetConfig, session: onnxruntime.Infer
 
 
 def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.InferenceSession) -> None:
-    """An edited config.json must not turn up as an error in the middle of a drive."""
+    """Makes sure that an edited config.json does not cause an error in the middle of a drive."""
     text = config.text
     shapes = {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
     found = (
@@ -187,7 +187,7 @@ def _check_sizes(folder: Path, config: TargetConfig, session: onnxruntime.Infere
 
 
 def check_weights(folder: Path, records: dict[str, GraphRecord], remedy: str) -> None:
-    """The graphs must have been exported from just these weights."""
+    """Raises InputError unless the graphs were exported from exactly these weights."""
     hashes: dict[str, str] = {}
     for name, record in records.items():
         for file, expected in record.weights.items():

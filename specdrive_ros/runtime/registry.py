@@ -1,4 +1,4 @@
-"""Runtimes by name. Imports one only when it is asked for, so that driving needs no torch."""
+"""Runtimes by name. Imports one only when asked for it, so that driving needs no torch."""
 
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ RUNTIMES = {
 
 
 def load_networks(folder: str | Path, runtime: str = "onnxruntime", *, threads: int = 1) -> TargetNetworks:
-    """The networks of a checkpoint folder. Raises `InputError` for an unknown or absent runtime."""
+    """The networks of a checkpoint folder. Raises `InputError` for an unknown runtime or one that is not installed."""
     if runtime not in RUNTIMES:
         raise InputError(f"runtime {runtime!r}: unknown; it should be one of {', '.join(RUNTIMES)}")
     module, name, remedy = RUNTIMES[runtime]

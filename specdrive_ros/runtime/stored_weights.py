@@ -1,9 +1,9 @@
-"""Weights of a traced graph as references into the checkpoint's own files. None is read but for the smallest.
+"""Weights of a traced graph as references into the checkpoint's own files. Only the smallest are read.
 
-A network is traced on PyTorch's meta device, where it has names and shapes and no numbers: a graph of any size is
-made in the memory that its structure takes. Each initializer, known by its parameter's name, then becomes ONNX external
-data: file, offset, length. One that is not float32 in the file is cast in the graph; engines and sessions fold that.
-Needs torch and onnx; driving does not.
+A network is traced on PyTorch's meta device, where it has names and shapes but no numbers, so a graph of any size is
+made in the memory that its structure takes. Each initializer, known by its parameter's name, then becomes ONNX
+external data: file, offset, length. One that is not float32 in the file is cast in the graph; engines and sessions
+fold that. Needs torch and onnx; driving does not.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _TYPES = {"F32": ir.DataType.FLOAT, "F16": ir.DataType.FLOAT16, "BF16": ir.DataT
 
 
 class StoredWeights:
-    """Where the tensors of a network lie. places: by the names of its `state_dict`."""
+    """Where the tensors of a network are stored. places: by the names of its `state_dict`."""
 
     def __init__(self, network: nn.Module, places: Mapping[str, TensorPlace]):
         self.network = network
@@ -28,9 +28,9 @@ class StoredWeights:
         self._places = places
 
     def refer(self, model: ir.Model, module: nn.Module) -> None:
-        """Gives every initializer of a graph its place; `module`, which was traced, walks over the network's weights.
+        """Gives every initializer of a graph its place; `module` was traced and holds the network's weights.
 
-        Raises `InputError` for a tensor of a type that is no weight's.
+        Raises `InputError` for a tensor whose type no weight can have.
         """
         values = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
         names = {name: self._names[id(value)] for name, value in values if id(value) in self._names}
@@ -58,7 +58,7 @@ def _external(name: str, place: TensorPlace) -> ir.ExternalTensor:
 
 
 def _cast(graph: ir.Graph, value: ir.Value, place: TensorPlace) -> None:
-    """The tensor as it is stored, and a cast whose output stands where the initializer stood."""
+    """Adds the tensor as stored, and a cast whose output replaces the initializer."""
     name = value.name
     tensor = _external(f"{name}.stored", place)
     stored = ir.Value(name=tensor.name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
@@ -73,7 +73,7 @@ def _cast(graph: ir.Graph, value: ir.Value, place: TensorPlace) -> None:
 
 
 def keeps(node: ir.Node, largest: int) -> bool | None:
-    """For the optimiser: False where a node reads a constant of more than `largest` values, which folding would copy
-    into the graph; else None, its own rules."""
+    """For the optimiser: False if a node reads a constant of more than `largest` values, which folding would copy into
+    the graph; else None, which means its own rules."""
     constants = (value.const_value for value in node.inputs if value is not None)
     return False if any(one is not None and one.size > largest for one in constants) else None

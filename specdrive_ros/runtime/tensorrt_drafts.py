@@ -1,11 +1,11 @@
 """Drafts on engines beside their target's: the same device, the same stream, the same pools. Needs no torch.
 
-What the target's passes tapped goes from where it was kept into the draft's engine without a visit to the host; so do
-the draft's own hidden states, its keys and values, and the target's output head, which is uploaded once. Up go the
-embeddings of a few words, rotary tables and a mask; down come logits, from which the tree is grown. Every pass but
-an injection, which gives nothing to read, waits once.
+What the target's passes tapped goes from where it is kept into the draft's engine without passing through the host; so
+do the draft's own hidden states, its keys and values, and the target's output head, which is uploaded once. Uploaded
+per pass are the embeddings of a few tokens, rotary tables and a mask; downloaded are logits, from which the tree is
+grown. Every pass except an injection, which returns nothing, waits once.
 
-**Never run on a GPU so far.** What is tested: the same code against ONNX Runtime, with the host's memory for a device.
+**Never run on a GPU so far.** What is tested: the same code against ONNX Runtime, with host memory as the device.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ States = DeviceStates | np.ndarray
 
 
 def load_engines(folder: Path, config: DraftConfig, target: TensorRtNetworks) -> dict[str, ServedEngine]:
-    """The engines of a draft's folder, checked. Raises `EngineMissing` where none were built, else as `serve`."""
+    """The engines of a draft's folder, checked. Raises `EngineMissing` if none were built, else as `serve` does."""
     store = EngineStore(default_engines(folder))
     served = {name: serve(store, folder, name, target.device.info) for name in DRAFT_GRAPHS[config.kind]}
     for name, engine in served.items():
@@ -46,7 +46,7 @@ def load_engines(folder: Path, config: DraftConfig, target: TensorRtNetworks) ->
 
 
 class DeviceDraftCache(DeviceCache):
-    """`DraftCache` on the device. Of one size: a draft's engines read no more rows than they were built for."""
+    """`DraftCache` on the device. Its size is fixed: a draft's engines read no more rows than they were built for."""
 
     @property
     def known(self) -> Rows:
@@ -54,7 +54,7 @@ class DeviceDraftCache(DeviceCache):
 
 
 class _DeviceDraft:
-    """What both kinds share: engines, a cache, the way of states into an engine and of numbers out of it."""
+    """What both kinds share: engines, a cache, moving states into an engine and results out of it."""
 
     def __init__(
         self, config: DraftConfig, engines: Mapping[str, ServedEngine], target: TensorRtNetworks,
@@ -76,7 +76,7 @@ class _DeviceDraft:
         raise NotImplementedError
 
     def new_cache(self) -> DeviceDraftCache:
-        """For as many rows as any of the engines reads, and those that it writes behind them."""
+        """A cache for as many rows as any of the engines reads, plus those that it writes after them."""
         ranges = [one for graph in self._graphs.values() for one in graph.profiles if "S" in one]
         rows = max(one["S"].largest for one in ranges) + max(one["T"].largest if "T" in one else 0 for one in ranges)
         return DeviceDraftCache(self._device, self.config.num_hidden_layers, self._row_bytes, rows)
@@ -93,12 +93,12 @@ class _DeviceDraft:
         return graph.arena.upload({**values, name: np.pad(states, [(first, behind), (0, 0)])})
 
     def _past(self, past: Rows, rows: int) -> dict[str, Tensor]:
-        """The first `rows` rows of every layer, those behind `past` among them: a mask hides them."""
+        """The first `rows` rows of every layer, including those after `past`, which a mask hides."""
         names = past_names(self.config.num_hidden_layers)
         return {name: Tensor(past.layer(layer), (rows, *self._row_shape)) for layer, name in enumerate(names)}
 
     def _logits(self, graph: DeviceGraph, rows: int, given: Mapping[str, Tensor], cache: DeviceCache) -> np.ndarray:
-        """Waits. Where they are no numbers the cache is wiped: what it took would show through every later mask."""
+        """Waits. If the logits are not finite, wipes the cache: the NaN in it would show through every later mask."""
         try:
             return graph.fetch({"logits": (rows, given["logits"].shape[1])}, given)[0]
         except WorkFailed:
@@ -116,7 +116,7 @@ class TensorRtEagle3(_DeviceDraft):
         self.token_ids = draft_words(folder)
 
     def newest(self, embeddings, taps: States, cos, sin, past: Rows, new: Rows):
-        """Padded in front: the last row, which asks, stays the last."""
+        """Padded in front, so that the last row, which predicts, stays the last."""
         graph, tokens = self._graphs["eagle3_newest"], len(embeddings)
         profile, room = graph.fit({"T": tokens, "S": past.count})
         added = room["T"] - tokens
@@ -138,7 +138,8 @@ class TensorRtEagle3(_DeviceDraft):
         return self._run(graph, profile, placed, past, new, room, tokens, 0)
 
     def _run(self, graph, profile, placed, past: Rows, new: Rows, room, rows: int, added: int):
-        """The engine, its new rows from `added` on into the cache; `rows` hidden states, which stay, and logits."""
+        """Runs the engine and puts its new rows from `added` on into the cache; returns `rows` hidden states and
+        logits."""
         given = graph.arena.place_outputs(graph.output_shapes(room))
         graph.run(profile, placed | self._past(past, room["S"]) | given)
         new.take(given, added)
@@ -157,7 +158,7 @@ class TensorRtEagle3(_DeviceDraft):
 class TensorRtDFlash(_DeviceDraft):
     """`DFlashNetworks` over the engines of dflash_context and dflash_block.
 
-    head: [vocabulary, E], the target's; token_ids: the words wanted of it, None for all.
+    head: [vocabulary, E], the target's; token_ids: the tokens of it to compute, None for all.
     """
 
     def __init__(
@@ -168,10 +169,10 @@ class TensorRtDFlash(_DeviceDraft):
         self.token_ids = np.arange(len(head)) if token_ids is None else np.asarray(token_ids)
         matrix = np.ascontiguousarray(head[self.token_ids].T, np.float32)
         self._head = keep_matrix(self._device, matrix, self._graphs["dflash_block"].bindings["head"].dtype)
-        self._injecting = False  # whether a pinned block may still be read
+        self._injecting = False  # whether a pinned block may still be in use
 
     def inject(self, taps: States, cos, sin, new: Rows) -> None:
-        """Queued only: it gives nothing that the host reads."""
+        """Only queued: it returns nothing that the host reads."""
         graph = self._graphs["dflash_context"]
         profile, room = graph.fit({"A": len(taps)})
         self._device.use()
@@ -204,7 +205,8 @@ class TensorRtDFlash(_DeviceDraft):
 
 
 def keep_matrix(device: Device, matrix: np.ndarray, dtype: str) -> Tensor:
-    """[rows, columns] float32 on the device for good, in an engine's type. Goes up through a small pinned block."""
+    """Puts a matrix [rows, columns] float32 on the device for good, in an engine's type. Uploads it through a small
+    pinned block."""
     device.use()
     row = byte_size(dtype, matrix.shape[1:])
     address, count = device.allocate(len(matrix) * row), max(1, _PIECE // row)
@@ -219,7 +221,7 @@ def keep_matrix(device: Device, matrix: np.ndarray, dtype: str) -> Tensor:
 
 
 def in_type(values: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 in another type; bfloat16, which NumPy has not, as the bits of its numbers, to the nearest even."""
+    """float32 in another type; bfloat16, which NumPy lacks, as its bits (uint16), rounded to nearest even."""
     if dtype != "bfloat16":
         return values.astype(dtype)
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -1,12 +1,13 @@
-"""The TensorRT runtime: engines on an NVIDIA GPU, cache and scratch memory on the device for good. Needs no torch.
+"""The TensorRT runtime: engines on an NVIDIA GPU, with cache and scratch memory permanently on the device. Needs no
+torch.
 
-A pass fills one pinned block with everything the host makes (words, rotary tables, mask), queues its upload, the
-engine, the copy of the new cache rows behind the old ones and the download of what was asked for on one stream, and
-waits once. Image features stay on the device, from a frame's encoding to the last prompt that has it, and so do the
-hidden states that drafts read; of greedy choices only token numbers come back. The action head's steps follow each
-other on the device. Engines come from the store, checked.
+A pass fills one pinned block with everything that the host makes (embeddings, rotary tables, mask); queues on one
+stream its upload, the engine, the copy of the new cache rows after the old ones, and the download of what was
+requested; and waits once. Image features stay on the device, from a frame's encoding to the last prompt that has it,
+and so do the hidden states that drafts read; of greedy choices only token ids come back. The action head's steps
+follow each other on the device. Engines come from the store, checked.
 
-**Never run on a GPU so far.** What is tested: the same code against ONNX Runtime, with the host's memory for a device.
+**Never run on a GPU so far.** What is tested: the same code against ONNX Runtime, with host memory as the device.
 """
 
 from functools import partial
@@ -40,8 +41,8 @@ from specdrive_ros.runtime.padding import padded, padded_mask
 from specdrive_ros.runtime.weights_file import tensor_places
 from specdrive_ros.target.config import TargetConfig
 
-_ROWS_STEP = 128  # a cache's capacity is a multiple, so that a bucket of rows never reaches behind it
-_WORDS = "words"  # embeddings of a prompt without its images; `hidden` is put together on the device
+_ROWS_STEP = 128  # a cache's capacity is a multiple of this, so that a bucket of rows never exceeds it
+_WORDS = "words"  # embeddings of a prompt without its images; `hidden` is assembled on the device
 
 
 class TensorRtNetworks(GraphNetworks):
@@ -68,7 +69,7 @@ class TensorRtNetworks(GraphNetworks):
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int = 1) -> "TensorRtNetworks":
-        """Raises `InputError` where a GPU, the module or a fitting engine is missing; `threads` mean nothing here."""
+        """Raises `InputError` if a GPU, the module or a fitting engine is missing; `threads` has no effect here."""
         folder, device = Path(folder), CudaDevice()
         store = EngineStore(default_engines(folder))
         engines = {name: open_contexts(serve(store, folder, name, device.info)) for name in GRAPHS}
@@ -84,7 +85,7 @@ class TensorRtNetworks(GraphNetworks):
         return (rows.astype(np.uint32) << 16).view(np.float32) if self._bfloat16 else rows.astype(np.float32)
 
     def new_cache(self, capacity: int) -> DeviceCache:
-        """On the device; a bucket's rows beyond `capacity` are there too, hidden by the mask."""
+        """A cache on the device; a bucket's rows beyond `capacity` exist too, hidden by the mask."""
         self.device.use()
         for graph in self._graphs.values():
             graph.runner.forget()
@@ -92,7 +93,7 @@ class TensorRtNetworks(GraphNetworks):
         return DeviceCache(self.device, self.config.text.num_hidden_layers, self._row_bytes, rounded)
 
     def encode_images(self, patches, grid_thw) -> DeviceFeatures:
-        """Waits once for each batch: images of one size, as many at a time as the engine was built for."""
+        """Waits once per batch: images of one size, as many at a time as the engine was built for."""
         parts = []
         for batch, *tables in self.vision_inputs(patches, grid_thw):
             most = self._most_images(*batch.shape[:2])
@@ -101,11 +102,11 @@ class TensorRtNetworks(GraphNetworks):
         return parts[0].followed_by(parts[1:])
 
     def _most_images(self, images: int, patches: int) -> int:
-        """Of so many patches at a time; all where the engine takes no such image, which its run then says."""
+        """Images of this many patches per batch; all if the engine takes no such image, which its run then reports."""
         return max([one["I"].largest for one in self._graphs["vision"].profiles if patches in one["P"]], default=images)
 
     def run_vision(self, *inputs) -> DeviceFeatures:
-        """What is no number in them turns up in the logits of the prompt, which are checked."""
+        """Values that are not finite show up in the logits of the prompt, which are checked."""
         sizes = {"I": inputs[0].shape[0], "P": inputs[0].shape[1]}
         graph = self._graphs["vision"]
         profile = graph.profile_of(sizes)
@@ -118,7 +119,7 @@ class TensorRtNetworks(GraphNetworks):
         return kept
 
     def with_images(self, embeddings, deepstack, images):
-        """Image rows come together with the words on the device; without images a pass uploads no deepstack."""
+        """Image rows are merged with the text on the device; without images a pass uploads no deepstack."""
         if images is None or isinstance(images.features, DeviceFeatures):
             return embeddings, deepstack if images is None else images
         return super().with_images(embeddings, deepstack, images)
@@ -128,7 +129,7 @@ class TensorRtNetworks(GraphNetworks):
         return logits, states
 
     def run_choice(self, *inputs, forbidden, taps):
-        """Raises `WorkFailed` as for logits: the best of those that are no numbers is none."""
+        """Raises `WorkFailed` as for logits: if they are not finite, no choice is valid."""
         self.device.use()
         self._forbidden.set(forbidden)
         (choices, _), states = self._pass(*inputs, wanted=CHOICE_OUTPUTS, taps=taps)
@@ -141,7 +142,7 @@ class TensorRtNetworks(GraphNetworks):
         self, hidden, cos, sin, mask, deepstack, logit_rows, past: Rows, new: Rows, *,
         wanted: tuple[str, ...], taps: bool,
     ) -> tuple[tuple[np.ndarray, ...], DeviceStates | None]:  # fmt: skip
-        """Upload, engine, cache rows and download on one stream; waits once. What is tapped stays on the device."""
+        """Upload, engine, cache rows and download on one stream; waits once. Tapped states stay on the device."""
         graph = self._graphs["text"]
         sizes = {"T": len(cos), "S": past.count, "R": len(logit_rows)}
         profile, room = graph.fit(sizes)
@@ -165,7 +166,8 @@ class TensorRtNetworks(GraphNetworks):
     def _numbers(
         self, graph: DeviceGraph, wanted: Shapes, given: dict[str, Tensor], new: Rows
     ) -> tuple[np.ndarray, ...]:
-        """What a pass gave. A cache that took what is no number is wiped: it would show through every later mask."""
+        """The results of a pass. If they are not finite, wipes the cache: the NaN in it would show through every later
+        mask."""
         try:
             return graph.fetch(wanted, given)
         except WorkFailed:
@@ -173,7 +175,7 @@ class TensorRtNetworks(GraphNetworks):
             raise
 
     def _text_values(self, hidden, deepstack, width: int) -> tuple[dict[str, np.ndarray], Shapes]:
-        """What the host gives of `hidden` and `deepstack`, and the shapes of what `_fill` makes on the device."""
+        """The host's values for `hidden` and `deepstack`, and the shapes of what `_fill` makes on the device."""
         levels = (len(self.config.vision.deepstack_visual_indexes), width, hidden.shape[1])
         if isinstance(deepstack, ImageRows):
             return {_WORDS: hidden}, {"hidden": levels[1:], "deepstack": levels}
@@ -184,17 +186,18 @@ class TensorRtNetworks(GraphNetworks):
 
     def _fill(self, placed: dict[str, Tensor], deepstack: np.ndarray | ImageRows | None) -> None:
         if isinstance(deepstack, ImageRows):
-            words = placed.pop(_WORDS)  # no input of the engine
+            words = placed.pop(_WORDS)  # not an input of the engine
             self._features.place(deepstack, words, placed["hidden"], placed["deepstack"])
         elif deepstack is None:
             self.device.clear(placed["deepstack"].address, byte_size("float32", placed["deepstack"].shape))
 
     def laid_out(self, past: Rows) -> Rows:
-        """Engines read the rows as they lie."""
+        """Engines read the rows as they are."""
         return past
 
     def run_action_step(self, noise, time, cos, sin, past: Rows):
-        """One step a round: fewer steps are not on the way of a cycle in time, so the host may wait for each."""
+        """One step, waiting for it: fewer steps than usual only occur in cycles that are late, so waiting is
+        allowed."""
         graph, outputs = self._graphs["action_step"], {"action": noise.shape}
         profile = graph.profile_of({"S": past.count})
         self.device.use()
@@ -211,14 +214,14 @@ class TensorRtNetworks(GraphNetworks):
         placed = graph.arena.upload({"noise": noise, "cos": cos, "sin": sin}) | self._bind(past, past.count)
         pair = [placed["noise"], graph.arena.place_outputs({"action": noise.shape})["action"]]
         calls = []
-        for time in self._times:  # each step reads what the one before wrote
+        for time in self._times:  # each step reads what the previous one wrote
             calls.append(placed | {"noise": pair[0], "time": Tensor(time, (1, 1, 1)), "action": pair[1]})
             pair.reverse()
         graph.run(profile, *calls)
         return graph.fetch({"action": noise.shape}, {"action": pair[0]})[0]
 
     def _bind(self, past: Rows, rows: int) -> dict[str, Tensor]:
-        """The first `rows` rows of every layer, those behind `past` among them: the mask hides them."""
+        """The first `rows` rows of every layer, including those after `past`, which the mask hides."""
         names = past_names(self.config.text.num_hidden_layers)
         return {name: Tensor(past.layer(layer), (rows, *self._row_shape)) for layer, name in enumerate(names)}
 

@@ -1,8 +1,8 @@
 """How long each network of a model takes, pass by pass: `python -m specdrive_ros.runtime.timing MODEL…`.
 
-Inputs are random, their sizes those of a cycle: four frames a camera, the prompt, one token and blocks behind
-it, the action head. Wall time is what a cycle waits for; CPU time is what it would be on a quiet machine with
-one thread. The first passes do not count. Knows no decoding.
+Inputs are random, with the sizes of a cycle: four frames per camera, the prompt, one token and blocks after it, the
+action head. Wall time is what a cycle waits for; CPU time is what it would be on a quiet machine with one thread. The
+first passes do not count. Does not decode.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from specdrive_ros.target.rope import text_positions
 from specdrive_ros.target.tokens import TargetTokenizer
 
 WARM_UP = 3
-REASONED = 10  # tokens in the cache behind the prompt
+REASONED = 10  # tokens in the cache after the prompt
 BLOCKS = (1, 8, 16, 60)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Wall and CPU milliseconds of a pass over its repetitions."""
+    """Wall and CPU milliseconds of a pass, per repetition."""
 
     name: str
     wall_ms: np.ndarray
@@ -47,7 +47,7 @@ class Timing:
 
 
 def measure(networks: TargetNetworks, height: int, width: int, cameras: int, repeat: int) -> list[Timing]:
-    """Time every network on frames of height x width pixels."""
+    """Times every network on frames of height x width pixels."""
     random = np.random.default_rng(0)
     frames = random.integers(0, 255, (4 * cameras, height, width, 3), np.uint8)
     patches, grids = patchify(frames, networks.config)
@@ -75,9 +75,9 @@ def measure(networks: TargetNetworks, height: int, width: int, cameras: int, rep
 def measure_passes(
     networks: TargetNetworks, cached: int, rope_delta: int, widths: Sequence[int], repeat: int
 ) -> np.ndarray:
-    """Least wall milliseconds of passes of these widths behind `cached` rows, logits of all rows asked for.
+    """[widths] minimum wall milliseconds of passes of these widths after `cached` rows, with logits of all rows.
 
-    The least, because other work on the machine only ever adds.
+    The minimum, because other load on the machine only ever adds time.
     """
     cache = networks.new_cache(cached + max(widths))
     least = []
@@ -90,7 +90,7 @@ def measure_passes(
 
 
 def _from(networks: TargetNetworks, cache, start: int, embeddings, positions, rows=None) -> None:
-    """One pass from a cache of `start` tokens; of a prompt only the last row's logits are wanted."""
+    """One pass from a cache of `start` tokens; rows None: only the last row's logits."""
     cache.length = start
     networks.extend(
         embeddings, positions, cache, logit_rows=np.array([len(embeddings) - 1]) if rows is None else rows

@@ -9,7 +9,7 @@ from specdrive_ros.runtime.draft_graphs import DFlashBlock, DFlashContext, Eagle
 
 
 def _tensors(*arrays: np.ndarray) -> tuple[torch.Tensor, ...]:
-    """Without a copy where PyTorch may have the memory; what a draft is only lent is read-only and copied."""
+    """Tensors without a copy if PyTorch may own the memory; read-only arrays, which are only lent, are copied."""
     return tuple(torch.from_numpy(array if array.flags.writeable else array.copy()) for array in arrays)
 
 
@@ -34,7 +34,7 @@ class TorchEagle3:
 
 
 class TorchDFlash:
-    """`DFlashNetworks`. head: [vocabulary, E], the target's; token_ids: the words wanted of it, None for all."""
+    """`DFlashNetworks`. head: [vocabulary, E], the target's; token_ids: the tokens of it to compute, None for all."""
 
     def __init__(self, draft: DFlash, head: np.ndarray, token_ids: np.ndarray | None = None):
         self.config = draft.config

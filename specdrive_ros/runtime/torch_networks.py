@@ -1,6 +1,6 @@
 """The PyTorch runtime: the same graphs, run eagerly. The reference that other runtimes are compared with.
 
-Needs no exported graphs. Where a folder has them, drafts get the hidden states that `export --tap-layers` chose.
+Needs no exported graphs. If a folder has them, drafts get the hidden states that `export --tap-layers` chose.
 """
 
 from pathlib import Path
@@ -38,8 +38,8 @@ class TorchNetworks(GraphNetworks):
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int) -> "TorchNetworks":
-        """Reads a checkpoint folder. `threads` is a setting of the whole process. Raises `InputError` for a text graph
-        in the folder that says no taps."""
+        """Loads a checkpoint folder. `threads` applies to the whole process. Raises `InputError` if a text graph in
+        the folder does not name its taps."""
         torch.set_num_threads(threads)
         return cls(load_target(folder), exported_taps(Path(folder)))
 
@@ -67,7 +67,7 @@ class TorchNetworks(GraphNetworks):
 
 
 def exported_taps(folder: Path) -> tuple[int, ...] | None:
-    """The tap layers of the folder's text graph, None where it has no graph: one choice for every runtime."""
+    """The tap layers of the folder's text graph, None if it has no graph: one choice for every runtime."""
     graph = folder / "text.onnx"
     if not graph.is_file():
         return None

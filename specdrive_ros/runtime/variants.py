@@ -2,9 +2,9 @@
 and fp8 weights for engines.
 
 A variant is a folder of its own: the checkpoint's files and rewritten graphs. int8 and int4 quantise the weights of
-matrix products of vision and text with ONNX Runtime's own tools, for its own kernels; int8w, int4w and fp8 those of the
-same products in plain ONNX (`weight_only.py`). The action head stays fp32, where little is gained.
-What a variant costs in accuracy is measured by `evaluation/variant_accuracy.py`. Needs onnx; driving does not.
+matrix products of vision and text with ONNX Runtime's own tools, for its own kernels; int8w, int4w and fp8 those of
+the same products in plain ONNX (`weight_only.py`). The action head stays fp32, because little would be gained there.
+`evaluation/variant_accuracy.py` measures what a variant costs in accuracy. Needs onnx; driving does not.
 """
 
 import logging
@@ -38,7 +38,8 @@ _KEEP_OUTSIDE = 1024  # bytes; larger weights go into a file beside the graph
 def write_variant(model: Path, folder: Path, variant: str, on_graph: Callable[[str], None] = lambda name: None) -> None:
     """Writes `model`'s checkpoint files and its graphs in `variant` into another folder.
 
-    Raises `InputError` for a model that is not exported or is a variant itself, and for the model's own folder.
+    Raises `InputError` for an unknown variant, a model that is not exported or is a variant itself, and the model's
+    own folder.
     """
     if variant not in VARIANTS:
         raise InputError(f"precision {variant!r}: should be one of {', '.join(VARIANTS)}")
@@ -52,7 +53,7 @@ def write_variant(model: Path, folder: Path, variant: str, on_graph: Callable[[s
 
 
 def check_plain(model: Path, graphs: tuple[str, ...]) -> None:
-    """Raises `InputError` where a graph is missing or is not fp32 as exported."""
+    """Raises `InputError` if a graph is missing or is not fp32 as exported."""
     for name in graphs:
         record = read_record(model / f"{name}.onnx", export_command(model))
         if record.variant != "fp32":
@@ -74,7 +75,7 @@ def _write_graph(model: Path, folder: Path, name: str, variant: str) -> None:
     onnx.helper.set_model_props(graph, replace(record, variant=variant).to_metadata())
     onnx.save_model(graph, str(folder / path.name))
     for written in folder.glob(f"{name}.onnx*"):
-        written.chmod(0o644)  # onnx keeps data files to their owner
+        written.chmod(0o644)  # onnx makes data files readable by their owner only
 
 
 def _copy_data(model: Path, folder: Path, name: str) -> None:
@@ -84,7 +85,7 @@ def _copy_data(model: Path, folder: Path, name: str) -> None:
 
 
 def _quantised(path: Path, folder: Path, variant: str) -> onnx.ModelProto:
-    """The graph with constants folded and weights quantised. Weights over a kilobyte stand beside it."""
+    """The graph with constants folded and weights quantised. Weights over a kilobyte go into a file beside it."""
     with tempfile.TemporaryDirectory(dir=folder) as unfinished:
         folded = Path(unfinished) / path.name
         _fold(path, folded)
@@ -105,7 +106,7 @@ def _quantised(path: Path, folder: Path, variant: str) -> onnx.ModelProto:
 
 
 def _fold(path: Path, into: Path) -> None:
-    """Concatenated and transposed weights become plain ones, as a session makes them when it loads."""
+    """Turns concatenated and transposed weights into plain ones, as a session does when it loads."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(into)
@@ -131,7 +132,7 @@ def _quantise_int4(folded: Path, made: Path) -> None:
     from onnxruntime.quantization.onnx_model import ONNXModel
 
     model = ONNXModel(onnx.load(str(folded)))
-    model.replace_gemm_with_matmul()  # a product with a bias or a transposition is passed over otherwise
+    model.replace_gemm_with_matmul()  # a product with a bias or a transposition would be skipped otherwise
     quantiser = MatMulNBitsQuantizer(model.model, block_size=INT4_BLOCK, is_symmetric=True, accuracy_level=4)
     quantiser.process()
     quantiser.model.save_model_to_file(str(made), use_external_data_format=True)
@@ -139,7 +140,7 @@ def _quantise_int4(folded: Path, made: Path) -> None:
 
 @contextmanager
 def _quiet_tools():
-    """ONNX Runtime's tools log a line a node, and advice on graphs that are not ours."""
+    """Silences ONNX Runtime's tools, which log a line per node, and advice on graphs that are not ours."""
     previous = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
@@ -152,7 +153,7 @@ def _quiet_tools():
 def emulated(model: Path, precision: str):
     """A temporary folder whose graphs compute in fp32 and round where those of `precision` would.
 
-    Any CPU runs them: what a half precision costs is measured without a GPU.
+    Any CPU runs them, so the cost of a half precision is measured without a GPU.
     """
     check_plain(model, GRAPHS)
     with tempfile.TemporaryDirectory(prefix="specdrive-emulated-") as unfinished:
@@ -169,7 +170,7 @@ def emulated(model: Path, precision: str):
 
 
 def _link(source: Path, target: Path) -> None:
-    """Weights are copied only where the temporary folder is on another file system."""
+    """Hard link; weights are copied only if the temporary folder is on another file system."""
     try:
         os.link(source.resolve(), target)
     except OSError:

@@ -1,9 +1,10 @@
-"""Weights of matrix products in few bits, everything else as it is: for engines, and for any runtime that knows ONNX.
+"""Weights of matrix products in few bits, everything else unchanged: for engines, and for any runtime that supports
+ONNX.
 
-A DequantizeLinear node stands between the weight and its product, as ONNX defines it, so that whoever runs the graph
-computes the same: weights are rounded, activations are not, and nothing needs calibration. `fp8`: E4M3, a scale for
-every output channel. `int8w`: whole numbers of a byte, symmetric, a scale for every output channel. `int4w`: of half a
-byte, a scale for every `INT4_BLOCK` weights that are summed. Needs onnx, fp8 also ml_dtypes; driving does not.
+A DequantizeLinear node stands between the weight and its product, as ONNX defines it, so that every runtime computes
+the same: weights are rounded, activations are not, and nothing needs calibration. `fp8`: E4M3, one scale per output
+channel. `int8w`: 8-bit integers, symmetric, one scale per output channel. `int4w`: 4-bit integers, one scale per
+`INT4_BLOCK` weights that are summed. Needs onnx, fp8 also ml_dtypes; driving does not.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ _PRODUCTS = ("MatMul", "Gemm")
 
 @dataclass(frozen=True)
 class Stored:
-    """A weight as it is kept: its bytes, its scales, and what DequantizeLinear has to know beside them."""
+    """A weight as stored: its bytes, its scales, and further attributes of DequantizeLinear."""
 
     content: bytes
     scale: np.ndarray
@@ -29,8 +30,8 @@ class Stored:
 
 @dataclass(frozen=True)
 class Scheme:
-    """name: in the tensors' names; kind: of TensorProto; opset: the least whose DequantizeLinear knows it;
-    store: (weight, axis of the output channels) -> how it is kept, or None where it stays as it is."""
+    """name: used in tensor names; kind: of TensorProto; opset: the lowest whose DequantizeLinear supports it;
+    store: (weight, axis of the output channels) -> how it is stored, or None if it stays as it is."""
 
     name: str
     kind: int
@@ -39,7 +40,7 @@ class Scheme:
 
 
 def quantise_weights(graph: onnx.ModelProto, scheme: Scheme) -> onnx.ModelProto:
-    """Rewrites the fp32 weights [K, N] of every product in place; its data must be loaded."""
+    """Rewrites the fp32 weights [K, N] of every product in place; the graph's data must be loaded."""
     body = graph.graph
     weights = {tensor.name: tensor for tensor in body.initializer if tensor.data_type == TensorProto.FLOAT}
     nodes, made = [], {}
@@ -58,13 +59,14 @@ def quantise_weights(graph: onnx.ModelProto, scheme: Scheme) -> onnx.ModelProto:
 
 
 def _channel_axis(product: onnx.NodeProto) -> int:
-    """Where the output channels of its second input are."""
+    """Axis of the output channels of a product's second input."""
     transposed = any(attribute.name == "transB" and attribute.i for attribute in product.attribute)
     return 0 if transposed else 1
 
 
 def _add_stored(body: onnx.GraphProto, weight: onnx.TensorProto, axis: int, scheme: Scheme, nodes: list) -> str:
-    """Adds bytes, scales and the node that gives the weight back; its new name, or the old one where it stays."""
+    """Adds bytes, scales and the node that restores the weight; returns its new name, or the old one if it stays as it
+    is."""
     stored, name = scheme.store(numpy_helper.to_array(weight), axis), f"{weight.name}.{scheme.name}_{axis}"
     if stored is None:
         return weight.name
@@ -80,7 +82,7 @@ def _add_stored(body: onnx.GraphProto, weight: onnx.TensorProto, axis: int, sche
 
 
 def _drop_unused(body: onnx.GraphProto) -> None:
-    """Weights that no node reads any more."""
+    """Removes weights that no node reads any more."""
     read = {name for node in body.node for name in node.input} | {value.name for value in body.output}
     kept = [tensor for tensor in body.initializer if tensor.name in read]
     del body.initializer[:]
@@ -88,14 +90,15 @@ def _drop_unused(body: onnx.GraphProto) -> None:
 
 
 def _raise_opset(graph: onnx.ModelProto, least: int) -> None:
-    """No operator of our graphs means anything else in opset 21 than in 20."""
+    """No operator in our graphs means anything else in opset 21 than in 20."""
     for used in graph.opset_import:
         if used.domain in ("", "ai.onnx"):
             used.version = max(used.version, least)
 
 
 def to_fp8(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values float8_e4m3fn of the same shape and scales [channels]: the largest value of a channel becomes 448."""
+    """Values float8_e4m3fn of the same shape and scales [channels]: the largest absolute value of a channel becomes
+    448."""
     from ml_dtypes import float8_e4m3fn
 
     scale = _scales(np.abs(weight).max(axis=1 - axis), LARGEST_FP8)
@@ -103,15 +106,15 @@ def to_fp8(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_int8(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values int8 of the same shape and scales [channels]: the largest of a channel becomes 127."""
+    """Values int8 of the same shape and scales [channels]: the largest absolute value of a channel becomes 127."""
     scale = _scales(np.abs(weight).max(axis=1 - axis), 127)
     return np.rint(weight / np.expand_dims(scale, 1 - axis)).astype(np.int8), scale
 
 
 def to_int4(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values -7 … 7 in int8 of the same shape, and scales: the summed axis is shorter by `INT4_BLOCK` times.
+    """Values -7 … 7 as int8 of the same shape, and scales, whose summed axis is shorter by a factor of `INT4_BLOCK`.
 
-    The largest of a block becomes 7. Raises ValueError where no whole number of blocks makes up that axis.
+    The largest absolute value of a block becomes 7. Raises ValueError if that axis is not a whole number of blocks.
     """
     summed = 1 - axis
     if weight.shape[summed] % INT4_BLOCK:
@@ -123,7 +126,7 @@ def to_int4(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def packed(values: np.ndarray) -> bytes:
-    """int8 values of four bits, two a byte, the earlier one in the lower half."""
+    """int8 values of four bits, two per byte, the earlier one in the lower half."""
     flat = values.ravel().view(np.uint8) & 0xF
     flat = np.append(flat, np.zeros(len(flat) % 2, np.uint8))
     return (flat[::2] | flat[1::2] << 4).tobytes()

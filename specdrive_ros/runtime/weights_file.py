@@ -1,6 +1,6 @@
 """Where each tensor of a checkpoint lies in its safetensors file, without loading it and without torch.
 
-Exported graphs point into these files, embeddings are read from them by row. Knows no networks.
+Exported graphs point into these files, and embeddings are read from them by row. Knows no networks.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ _ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-# Times the weights in float32, at the most while a session is opened. Measured on a graph of the exported kind (two
-# decoder layers and a head, 138 million numbers, one thread; its own memory, not mapped files): 1.75 from bfloat16,
-# 1.02 from float32.
+# Peak memory while a session is opened, as a multiple of the weights in float32. Measured on a graph of the exported
+# kind (two decoder layers and a head, 138 million numbers, one thread; its own memory, not mapped files): 1.75 from
+# bfloat16, 1.02 from float32.
 _OF_A_SESSION = 2
 _NUMPY = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
@@ -60,7 +60,7 @@ class TensorPlace:
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """The one weights file of a checkpoint folder, or the shards its index names."""
+    """The single weights file of a checkpoint folder, or the shards named by its index. Raises `InputError`."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     try:
@@ -79,13 +79,13 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def list_some(names: list[str]) -> str:
-    """The first few, and how many more."""
+    """The first few names, and how many more there are."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f", and {more} more" if more > 0 else "")
 
 
 def shard_names(index: str) -> list[str]:
-    """The files that the text of an index names. Raises ValueError for what is no index."""
+    """The files named by the text of an index. Raises ValueError if it is not an index."""
     try:
         names = sorted(set(parse_json(index)["weight_map"].values()))
     except (KeyError, AttributeError, TypeError):
@@ -104,20 +104,20 @@ def tensor_places(folder: Path) -> dict[str, TensorPlace]:
 
 
 def comparison_bytes(folder: Path) -> int:
-    """About what a session of the graphs takes in memory while it is opened: weights in float32, and most of them again
-    as it casts, concatenates and packs them."""
+    """Approximate memory of a session of the graphs while it is opened: weights in float32, and most of them again as
+    it casts, concatenates and packs them."""
     numbers = sum(int(np.prod(place.shape, dtype=np.int64)) for place in tensor_places(folder).values())
     return _OF_A_SESSION * 4 * numbers
 
 
 def available_bytes() -> int:
-    """What this machine could give a process without swapping."""
+    """Memory that this machine could give a process without swapping."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
 def sha256(path: Path) -> str:
-    """Of the file's content, in hexadecimal digits."""
+    """Hash of the file's content, in hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):

@@ -1,7 +1,7 @@
-"""How things look beyond what a scene's chance decides: shades of paint and clothing, tints, building styles.
+"""How things look beyond a scene's random choices: shades of paint and clothing, tints, building styles.
 
-Training sees `TRAIN` only. `HELD_OUT` is for testing: the same names of colours in other shades, other
-streets, other proportions. Only the look differs; how a scene goes does not.
+Training only sees `TRAIN`. `HELD_OUT` is for testing: the same colour names in other shades, other streets, other
+proportions. Only the look differs; how a scene plays out does not.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ PAINT: dict[str, RGB] = {
 
 @dataclass(frozen=True)
 class Proportions:
-    """Of a vehicle's body: height as a factor, shoulder and cabin as shares of height and length."""
+    """Proportions of a vehicle's body: height as a factor, shoulder and cabin as shares of height and length."""
 
     height: float = 1.0
     car_shoulder: float = 0.58
@@ -34,7 +34,7 @@ class Proportions:
 
 @dataclass(frozen=True)
 class Appearance:
-    """Colours 0 to 255; tints multiply; houses: length, width and height as factors."""
+    """Colours 0 to 255; tints are factors; houses: length, width and height as factors."""
 
     name: str
     paint: dict[str, RGB] = field(default_factory=lambda: PAINT)

@@ -1,4 +1,4 @@
-"""Draws what has a body: houses, trees, vehicles with their lights, cones.
+"""Draws solid bodies: houses, trees, vehicles with their lights, cones.
 
 Each `*_in_view` yields (distance, draw, thing); the caller sorts and draws far to near.
 """
@@ -36,8 +36,8 @@ FACE_SIDES = np.array([-1.0, 1.0, -1.0, 1.0, 1.0])
 FACE_CORNERS = np.array([[0, 2, 3, 1], [4, 6, 7, 5], [0, 4, 5, 1], [2, 6, 7, 3], [1, 5, 7, 3]])
 FACE_BRIGHTNESS = np.array([0.80, 0.80, 0.62, 0.92, 1.08])
 
-FIELD = 0.85  # lateral per forward metre at the picture's edge, with some room
-LEAST_BRAKE_PX = 2.6 * ONE  # lamps never get lower than this on the canvas
+FIELD = 0.85  # lateral per forward metre at the image's edge, with some margin
+LEAST_BRAKE_PX = 2.6 * ONE  # lamps are never drawn lower than this on the canvas
 
 
 # ---- houses and trees -------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ def _draw_tree(view: View, thing) -> None:
 class BodyShape:
     """points [P, 3] in the body's frame: 8 per box, then 4 per lamp or window, then the footprint's 4.
 
-    centres, extents [boxes, 3]; `lamps` is where the quads begin: two brake lights, two headlights,
-    rear window, third brake light.
+    centres, extents [boxes, 3]; `lamps` is the index where the quads begin: two brake lights, two headlights, rear
+    window, third brake light.
     """
 
     points: np.ndarray
@@ -235,7 +235,7 @@ def _draw_lamps(view: View, item, quads: np.ndarray, eye_forward: float) -> None
 
 
 def _draw_indicators(view: View, item: Vehicle | Obstacle, quads: np.ndarray, eye_forward: float) -> None:
-    """Amber, blinking, at the outer ends of the rear lamps, or of the front lamps when it comes towards us."""
+    """Amber and blinking, at the outer ends of the rear lamps, or of the front lamps if it comes towards us."""
     if (view.time_s * BLINK_HZ) % 1.0 > 0.6:
         return
     first = 0 if eye_forward < 0 else 2
@@ -246,7 +246,7 @@ def _draw_indicators(view: View, item: Vehicle | Obstacle, quads: np.ndarray, ey
 
 
 def _grown(quad: np.ndarray, least_height: float, share: float = 1.0) -> np.ndarray:
-    """A quad of pixels [4, 2] scaled about its centre by `share`, and then up to at least this height."""
+    """A quad of pixels [4, 2] scaled about its centre by `share`, then up to at least this height."""
     height = share * max(float(quad[0, 1] - quad[2, 1]), 1.0)
     centre = quad.mean(0)
     return (centre + (quad - centre) * (share, share * max(1.0, least_height / height))).astype(np.int32)
@@ -270,7 +270,7 @@ def _draw_cones(view: View, thing) -> None:
 
 
 def _cone_part(view: View, u: float, v: float, scale: float, low: float, high: float, rgb) -> None:
-    """The part of a cone 0.95 m high between two shares of its height."""
+    """The part of a 0.95 m high cone between two shares of its height."""
     height, half = 0.95 * scale, 0.27 * scale
     a, b = half * (1 - 0.85 * low), half * (1 - 0.85 * high)
     corners = [

@@ -1,9 +1,9 @@
-"""What the front camera sees of a world: a drawn picture, [H, W, 3] uint8 RGB.
+"""What the front camera sees of a world: a drawn image, [H, W, 3] uint8 RGB.
 
-Everything a driver needs is drawn: road and marks, stop line, vehicles with brake lights, signals,
-obstacles, people, signs, houses and trees. Painter's algorithm, far to near, at twice the size, then averaged down.
-The picture depends on the world's state alone; rendering twice gives the same bytes. `signal_override`
-and `without` change one thing and leave every other pixel as it was (camera noise included).
+Everything a driver needs is drawn: road and markings, stop line, vehicles with brake lights, signals, obstacles,
+people, signs, houses and trees. Painter's algorithm, far to near, at twice the size, then averaged down. The image
+depends only on the world's state; rendering twice gives the same bytes. `signal_override` and `without` change one
+thing and leave every other pixel as it was (camera noise included).
 
 Frames per second:  python -m specdrive_ros.sim.camera
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRONT_CAMERA", "PinholeCamera", "front_camera", "project", "render"]
 
-NOISE_PLACES = (61, 193)  # rows and columns by which a frame's noise is taken from the bank
+NOISE_PLACES = (61, 193)  # rows and columns by which a frame's noise is shifted in the bank
 
 
 def render(
@@ -41,11 +41,11 @@ def render(
     signal_override: str | None = None,
     without: Collection[int | str] = (),
 ) -> np.ndarray:
-    """The camera's picture of the world now, uint8 [H, W, 3] RGB.
+    """The camera's image of the world now, uint8 [H, W, 3] RGB.
 
     signal_override: draw every signal in this colour ("red", "yellow", "green").
     without:         what is not drawn: ids, or roles in `ROLES` ("lead", "pedestrian", "hazard" …).
-    Raises InputError for a camera the world does not have, a colour no signal has or a role there is not.
+    Raises InputError for a camera the world does not have, an unknown signal colour or an unknown role.
     """
     if camera_name not in world.cameras:
         raise InputError(f"no camera {camera_name!r}: this world has {', '.join(world.cameras)}")
@@ -68,7 +68,7 @@ def render(
 
 
 def _things(view: View, world: "World", signal_override: str | None, without: Collection[int]):
-    """(distance, draw, thing) of all that stands up and is near enough."""
+    """(distance, draw, thing) of everything upright that is near enough."""
     yield from houses_in_view(view, world.ego_s)
     yield from trees_in_view(view, world.ego_s)
     yield from bodies_in_view(view, world, without)
@@ -82,7 +82,7 @@ def _things(view: View, world: "World", signal_override: str | None, without: Co
         yield from walkers_in_view(view, world, without)
 
 
-# What plays a part for the driver now -> what it is; every walker is left out, not only the nearest.
+# Roles of things for the driver now; every walker is left out, not only the nearest.
 ROLES: dict[str, Callable] = {
     "lead": lambda world: [world.intent.lead],
     "cut_in": lambda world: [world.intent.cut_in],
@@ -95,7 +95,7 @@ ROLES: dict[str, Callable] = {
 
 
 def _ids(world: "World", without: Collection[int | str]) -> set[int]:
-    """Roles by the ids of who plays them now; a role that nobody plays leaves out nothing."""
+    """Replaces roles by the ids of the things that have them now; a role that nothing has leaves out nothing."""
     ids = set()
     for entry in without:
         if not isinstance(entry, str):
@@ -108,7 +108,7 @@ def _ids(world: "World", without: Collection[int | str]) -> set[int]:
 
 
 def _noise(camera: PinholeCamera, sigma: float, seed: int, frame: int) -> np.ndarray:
-    """[H, W, 3] int16 camera noise of one frame: a place in a bank, chosen by seed and frame."""
+    """[H, W, 3] int16 camera noise of one frame: a window into a bank, chosen by seed and frame."""
     mixed = (seed * 2654435761 + frame * 2654404609) & 0xFFFFFFFF
     mixed ^= mixed >> 15
     row, column = mixed % NOISE_PLACES[0], mixed // NOISE_PLACES[0] % NOISE_PLACES[1]

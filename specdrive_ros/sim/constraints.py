@@ -1,7 +1,7 @@
-"""What each thing ahead allows the expert: one function a constraint, acceleration in m/s² (inf: no objection).
+"""What each thing ahead allows the expert: one function per constraint, acceleration in m/s² (inf: no limit).
 
-The most careful constraint wins, and its name says why the car brakes. Each is given the world, the facts
-seen and what the expert remembers; none changes anything.
+The most careful constraint wins, and its name says why the car brakes. Each gets the world, the facts seen and what
+the expert remembers; none changes anything.
 """
 
 import math
@@ -95,7 +95,7 @@ def stop_sign(world: "World", seen: Seen, memory: "Expert") -> float:
 
 
 def person(world: "World", seen: Seen, memory: "Expert") -> float:
-    """Stops before the crossing for who waits or walks; brakes at once for who steps out."""
+    """Stops before the crossing for people who wait or walk; brakes at once for those who step out."""
     speed, gap = world.ego.speed, seen.person_gap_m
     if seen.person_state in ("none", "away"):
         return math.inf
@@ -116,7 +116,7 @@ def cut_in(world: "World", seen: Seen, memory: "Expert") -> float:
 
 
 def lane_end(world: "World", seen: Seen, memory: "Expert") -> float:
-    """Falls behind who drives beside us; does not drive on where the lane ends."""
+    """Falls behind a vehicle beside us; does not drive on where the lane ends."""
     if memory.change is not None or seen.lane_end_gap_m == math.inf:
         return math.inf
     stop = stop_at(world.ego.speed, world.wanted_mps, max(seen.lane_end_gap_m - BEFORE_LANE_END_M, 0.1))

@@ -20,19 +20,19 @@ EMERGENCY_GAP_M = 1.5
 
 
 def keep_speed(speed: float, wanted: float) -> float:
-    """Towards the wanted speed (m/s), without a limit from anything ahead."""
+    """Towards the wanted speed (m/s), unlimited by anything ahead."""
     if speed > wanted:
         return max(-1.2, 0.8 * (wanted - speed))
     return min(A_MAX_MPS2, 0.8 * (wanted - speed))
 
 
 def approach(speed: float, allowed: float) -> float:
-    """Towards a speed (m/s) that may not be exceeded."""
+    """Towards a speed (m/s) that must not be exceeded."""
     return clip(1.5 * (allowed - speed), -BRAKE_LIMIT_MPS2, A_MAX_MPS2)
 
 
 def follow(speed: float, wanted: float, gap: float, closing: float) -> float:
-    """Behind a vehicle `gap` metres ahead that we close in on by `closing` m/s (IDM)."""
+    """Follows a vehicle `gap` metres ahead that we approach at `closing` m/s (IDM)."""
     if speed < STANDING_MPS and gap < 3.0:
         return -0.8
     return idm_acceleration(
@@ -41,7 +41,7 @@ def follow(speed: float, wanted: float, gap: float, closing: float) -> float:
 
 
 def stop_at(speed: float, wanted: float, gap: float) -> float:
-    """A stop `STOP_GAP_M` before something `gap` metres ahead that stands (IDM)."""
+    """Stops `STOP_GAP_M` before something standing `gap` metres ahead (IDM)."""
     if gap < STOP_GAP_M + 0.6 and speed < 1.0:
         return -0.8
     return idm_acceleration(
@@ -55,7 +55,7 @@ def braking_needed(speed: float, gap: float) -> float:
 
 
 def brake_at_once(speed: float, wanted: float, gap: float) -> float:
-    """Stops before something that has appeared; as hard as need be."""
+    """Stops before something that has appeared, as hard as necessary."""
     needed = braking_needed(speed, gap)
     return stop_at(speed, wanted, gap) if needed < 2.5 else -min(1.15 * needed + 0.5, EMERGENCY_BRAKE_MPS2)
 
@@ -66,7 +66,7 @@ def speed_before(target: float, distance_m: float) -> float:
 
 
 def comfortable(acceleration: float, ego: EgoState) -> float:
-    """Limits jerk, brakes harder than comfortable only when asked to; standing still asks for nothing."""
+    """Limits jerk; brakes harder than comfortable only on demand; at standstill, 0 instead of braking."""
     if ego.speed == 0.0 and acceleration <= 0:
         return 0.0
     step = 0.05 * COMFORT_JERK_MPS3 * (2.5 if acceleration < -BRAKE_LIMIT_MPS2 else 1.0)

@@ -1,6 +1,6 @@
 """The ego vehicle: a kinematic bicycle about the rear axle, driven by acceleration and curvature.
 
-Knows nothing of roads or traffic.
+Knows nothing about roads or traffic.
 """
 
 import math
@@ -32,7 +32,7 @@ class EgoState:
 
 @dataclass(frozen=True)
 class Command:
-    """What is asked of the car: acceleration along the heading, curvature of the rear axle's path (left positive)."""
+    """The command to the car: acceleration along the heading, curvature of the rear axle's path (left positive)."""
 
     acceleration_mps2: float
     curvature_per_m: float
@@ -43,9 +43,9 @@ def clip(value: float, low: float, high: float) -> float:
 
 
 def move(ego: EgoState, command: Command, dt: float) -> EgoState:
-    """The ego after dt seconds; jerk and curvature rate are limited, speed never goes below zero.
+    """The ego after dt seconds; jerk and curvature rate are limited, and the speed never goes below zero.
 
-    A command that is not finite acts like a release of the pedals with the wheel held.
+    A command that is not finite acts like releasing the pedals while holding the wheel.
     """
     wanted = command.acceleration_mps2 if math.isfinite(command.acceleration_mps2) else 0.0
     wheel = command.curvature_per_m if math.isfinite(command.curvature_per_m) else ego.curvature

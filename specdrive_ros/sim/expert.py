@@ -1,9 +1,9 @@
-"""The expert driver: what a careful human would do now, and which constraint makes it so.
+"""The expert driver: what a careful human would do now, and which constraint is the reason.
 
-Laterally it follows the lane centre, a smooth path around an obstacle, or a change of lane, by feedback on
-offset and heading. Longitudinally the most careful of several constraints wins (`constraints`). It acts only
-on what the camera can show (`perception`). It knows the world's state, not its pictures; labels are made
-elsewhere from the `Intent` given here.
+Laterally it follows the lane centre, a smooth path around an obstacle, or a change of lane, by feedback on offset and
+heading. Longitudinally the most careful of several constraints wins (`constraints`). It acts only on what the camera
+can show (`perception`). It knows the world's state, not its images; labels are made elsewhere from the `Intent` given
+here.
 """
 
 import math
@@ -37,8 +37,8 @@ class Intent(Seen):
     """What the expert does and the facts it acts on.
 
     active:  the constraint that holds now, a name in `CONSTRAINTS`.
-    change:  the change of lane under way.
-    blocked_side: where it would go if that lane were free: "left", "right" or "".
+    change:  the change of lane in progress.
+    blocked_side: the side it would change to if that lane were free: "left", "right" or "".
     """
 
     command: Command
@@ -59,7 +59,7 @@ class Expert:
     """Holds only what a driver must remember.
 
     lane_d: the lane it keeps; stops_for_signal: decided at yellow; yields: gives way to oncoming traffic;
-    may_go: has stood at the stop sign; change: the change of lane under way.
+    may_go: has stood at the stop sign; change: the change of lane in progress.
     """
 
     def __init__(self, lane_d: float) -> None:
@@ -74,7 +74,7 @@ class Expert:
         self._clear_from_s = math.inf
 
     def consider(self, world: "World") -> Intent:
-        """Looks at the world once per step. Call it in the order of time."""
+        """Looks at the world and decides. Call it once per step, in the order of time."""
         seen = look(world)
         self._decide_signal(seen.signal, seen.signal_gap_m, world.ego.speed)
         self._decide_yield(world, seen.passing, world.ego_s)
@@ -124,7 +124,7 @@ class Expert:
         self.yields = _oncoming_conflict(world, passing, s, margin_s=0.6 if self.yields else 0.3)
 
     def _decide_stop_sign(self, world: "World", seen: Seen) -> None:
-        """Stands at the line for a second, and longer while somebody crosses."""
+        """Stands at the line for a second, longer while somebody crosses."""
         now = world.time_s
         at_line = world.ego.speed < STANDING_MPS and seen.stop_sign_gap_m < STOP_GAP_M + 2.0
         self._stood_from_s = min(self._stood_from_s, now) if at_line else math.inf
@@ -133,7 +133,7 @@ class Expert:
             self.may_go = True
 
     def _decide_lane(self, world: "World", seen: Seen) -> None:
-        """Ends a change that is done, begins one where there is a reason and room; keeps the lane it is in."""
+        """Ends a finished change, begins one if there is a reason and room; keeps the lane it is in."""
         if self.change is not None and world.ego_s >= self.change.s_end:
             self.change = None
         if self.change is None:
@@ -160,7 +160,7 @@ class Expert:
 
 
 def _reason_to_change(world: "World", seen: Seen) -> tuple[str, tuple[str, ...]]:
-    """(cause, sides that would do)."""
+    """(cause, sides that would do); empty if there is no reason."""
     if seen.lane_end_gap_m < CHANGE_BEFORE_LANE_END_M:
         return "lane_end", ("left",)
     lead = seen.lead
@@ -196,7 +196,7 @@ def _oncoming_conflict(world: "World", passing: PassPath, s: float, margin_s: fl
 
 
 def _steer(world: "World", path: PassPath | LaneChange | None) -> tuple[float, float, float]:
-    """Curvature command, offset error to the path (left positive), heading error to the road."""
+    """Curvature command (1/m), offset error to the path (m, left positive), heading error to the road (rad)."""
     ego, road = world.ego, world.road
     d_path, slope, bend = path.offset(world.ego_s) if path else (world.lane_d, 0.0, 0.0)
     heading_error = math.remainder(ego.yaw - road.line.heading_at(world.ego_s), 2 * math.pi)

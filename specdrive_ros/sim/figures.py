@@ -1,4 +1,4 @@
-"""Draws who goes on foot or rides: pedestrians, children, cyclists, dogs, a ball. Upright, facing their way."""
+"""Draws pedestrians, children, cyclists, dogs and a ball: upright, facing the way they go."""
 
 import math
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from specdrive_ros.sim.world import World
 
 STRIDE_M = 0.7
-FIGURE_SCALE = 1.12  # a little larger than life, as signals are, so that they are seen where they matter
+FIGURE_SCALE = 1.12  # a little larger than life, like signals, so that they are visible where they matter
 HAIR_RGB, WHEEL_RGB, DOG_RGB, DOG_DARK_RGB = (58, 42, 30), (26, 26, 28), (128, 84, 46), (76, 50, 30)
 LEAST_BALL_PX = 3.2
 
 
 def walkers_in_view(view: View, world: "World", without) -> Iterator[Drawing]:
-    """(distance, draw, thing) of every walker that is not left out and near enough."""
+    """(distance, draw, thing) of every walker that is near enough and not left out."""
     for walker in world.walkers:
         if walker.id in without:
             continue
@@ -32,7 +32,7 @@ def walkers_in_view(view: View, world: "World", without) -> Iterator[Drawing]:
 
 
 def draw_bystander(view: View, thing) -> None:
-    """A person beside the road who stands and takes no part."""
+    """A person who stands beside the road and takes no part."""
     item, x, y, _, depth = thing
     if depth < 1.0:
         return
@@ -52,7 +52,7 @@ class _Pen:
         self._view, self._depth = view, float(foot[2])
         self._u, self._v, pixels = view.upright(foot)
         self._scale = scale * pixels
-        # Left of the road is left in the picture, as long as we look along the road.
+        # Left of the road is left in the image, as long as we look along the road.
         self._facing = -walker.heading_left
 
     def bar(self, x0: float, y0: float, x1: float, y1: float, rgb: RGB) -> None:
@@ -75,7 +75,7 @@ class _Pen:
 
 
 def _draw_walker(view: View, thing) -> None:
-    """Legs swing while it walks and stand together while it waits; nearly all of the head is hair from behind."""
+    """Legs swing while it walks and are together while it waits; from behind, nearly all of the head is hair."""
     walker, foot = thing
     look = view.scenery.appearance
     size = FIGURE_SCALE * (0.72 if walker.kind == "child" else 1.0)

@@ -1,4 +1,4 @@
-"""Draws what lies flat: pavement, road, lane marks, cross roads, stop lines, and the grain of the surface."""
+"""Draws everything flat: pavement, road, lane markings, cross roads, stop lines, and the grain of the surface."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,8 +19,8 @@ VIEW_M = 130.0
 MARK_VIEW_M = 72.0
 TEXTURE_PX_PER_M = 8.0
 TEXTURE_SIZE = 256
-TEXTURE_TILES = 4  # so large that hardly a pixel needs the slow wrap-around
-SMOOTH_SHARE = 1 / 16  # of the picture's rows, below the horizon
+TEXTURE_TILES = 4  # so large that hardly any pixel needs the slow wrap-around
+SMOOTH_SHARE = 1 / 16  # of the image's rows, below the horizon
 TEXTURE_TILE_M = TEXTURE_SIZE / TEXTURE_PX_PER_M
 
 # Samples of the reference line (every 0.5 m) that are drawn, relative to the ego's own.
@@ -67,7 +67,7 @@ def draw_ground(view: View, world: "World") -> None:
 
 
 def _strip_offsets(road) -> np.ndarray:
-    """Left and right borders of pavement, road, two edge lines and the double centre line."""
+    """Offsets of the left and right borders of pavement, road, two edge lines and the double centre line."""
     edge, half = road.edge_m, 0.5 * MARK_WIDTH_M
     border = edge - road.kind.shoulder_m
     inner, outer = 0.1, 0.1 + MARK_WIDTH_M
@@ -90,7 +90,7 @@ def _strip_offsets(road) -> np.ndarray:
 
 
 def _narrowed(offsets: np.ndarray, road, s: np.ndarray) -> np.ndarray:
-    """[borders, rows]: what lies at the right edge comes in where a lane ends."""
+    """Offsets [borders, rows]; those at the right edge move in where a lane ends."""
     at_right_edge = offsets < -road.edge_m + road.kind.shoulder_m + 0.5 * road.kind.lane_width_m
     return offsets[:, None] + at_right_edge[:, None] * road.lane_end.lost_width(s)
 
@@ -102,7 +102,7 @@ class _Ribbon:
         in_front = (strips[:, :, 2] > NEAR_M).all(0)
         first = int(np.argmax(in_front))
         self._view, self._strips = view, strips
-        # When the car looks along the road, the first row in front of the camera lies below the picture.
+        # When the car looks along the road, the first row in front of the camera is below the image.
         self._aligned = bool(in_front[first:].all()) and float(strips[:, first, 2].max()) < 2.5
         self._first = first
         self._pixels = view.pixels(strips[:, first:]) if self._aligned else None
@@ -135,7 +135,7 @@ def _draw_zebra(view: View, ego_s: float) -> None:
 
 
 def _roughen(view: View) -> None:
-    """World-fixed grain on the ground: it moves past as a real surface does."""
+    """Grain on the ground, fixed in the world: it moves past like a real surface."""
     camera = view.camera
     first = view.horizon_row // SUPERSAMPLE + round(SMOOTH_SHARE * camera.height)
     rows = camera.height - first

@@ -1,8 +1,8 @@
-"""One thing in a world made otherwise, everything else as it was: what would the expert see and do then?
+"""One thing in a world changed, everything else as it was: what would the expert see and do then?
 
-In what merely happened, causes hide behind each other: whoever brakes has mostly seen red. Where only the lamp
-differs, only the lamp can be the reason (interventions: Pearl, "Causality", 2009). Every function returns an altered
-copy and leaves the world passed in as it is.
+In observed events, causes hide behind each other: whoever brakes has mostly seen red. If only the lamp differs, only
+the lamp can be the reason (interventions: Pearl, "Causality", 2009). Every function returns a modified copy and leaves
+the world passed in as it is.
 """
 
 import copy
@@ -13,12 +13,12 @@ import numpy as np
 from specdrive_ros.sim.world import World
 
 THINGS_OF_A_WORLD = ("vehicles", "obstacles", "walkers")  # lists of a world whose entries have an id
-SIGNAL_SHIFT = (0.25, 0.75)  # of its cycle: mostly another colour
-HAZARD_LIGHTS_SHARE = 0.5  # of the interventions on a vehicle with hazard lights; else it is taken away
+SIGNAL_SHIFT = (0.25, 0.75)  # shares of its cycle: mostly another colour
+HAZARD_LIGHTS_SHARE = 0.5  # of the interventions on a vehicle with hazard lights; otherwise it is removed
 
 
 def without(world: World, thing: int) -> World:
-    """The world in which the vehicle, obstacle or walker of this id is not."""
+    """The world without the vehicle, obstacle or walker of this id."""
     ghost = copy.deepcopy(world)
     for kept_in in THINGS_OF_A_WORLD:
         setattr(ghost, kept_in, [one for one in getattr(ghost, kept_in) if one.id != thing])
@@ -27,14 +27,14 @@ def without(world: World, thing: int) -> World:
 
 
 def with_signal_shifted(world: World, by_s: float) -> World:
-    """The world whose signal is that much further in its cycle."""
+    """The world with its signal moved forward in its cycle by this many seconds."""
     ghost = copy.deepcopy(world)
     ghost.signal = replace(ghost.signal, offset_s=ghost.signal.offset_s + by_s)
     return ghost
 
 
 def without_hazard_lights(world: World, thing: int) -> World:
-    """The world in which this vehicle's hazard lights are off."""
+    """The world with this vehicle's hazard lights off."""
     ghost = copy.deepcopy(world)
     for vehicle in ghost.vehicles:
         if vehicle.id == thing:
@@ -43,11 +43,11 @@ def without_hazard_lights(world: World, thing: int) -> World:
 
 
 def intervene(world: World, rng: np.random.Generator) -> World | None:
-    """The world with one thing otherwise, drawn: the signal where there is one, else a thing that moves or stands in
-    the way. None where there is nothing to change."""
+    """The world with one thing changed at random: the signal if there is one, else something that moves or stands in
+    the way. None if there is nothing to change."""
     if world.signal is not None:
         return with_signal_shifted(world, float(rng.uniform(*SIGNAL_SHIFT)) * world.signal.cycle_s)
-    covers = {id(walker.cover) for walker in world.walkers}  # whoever steps out from behind one needs it
+    covers = {id(walker.cover) for walker in world.walkers}  # someone who steps out from behind one needs it
     driving = [one for one in world.vehicles if not one.parked]
     things = [one for one in (*driving, *world.obstacles, *world.walkers) if id(one) not in covers]
     if not things:

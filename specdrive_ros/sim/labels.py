@@ -1,9 +1,8 @@
 """What the ego does and why, in one sentence, from the expert's intent.
 
-An event lasts while decision and cause stay the same; its phrasing is chosen once, so the text
-changes only when something changes. Coarse bands have hysteresis; between soft decisions an event
-lasts at least `HOLD_S`. Knows the expert's facts, not
-the picture; `scene_labels` says what the picture shows.
+An event lasts while decision and cause stay the same; its phrasing is chosen once, so the text changes only when
+something changes. Coarse bands have hysteresis; between soft decisions an event lasts at least `HOLD_S`. Knows the
+expert's facts, not the image; `scene_labels` says what the image shows.
 """
 
 import math
@@ -35,7 +34,7 @@ SOFT = {
 HOLD_S = 1.0
 CLOSE_M, FAR_M = 14.0, 30.0
 WHERE = ("close ahead", "about 20 m ahead", "far ahead")
-GONE = {  # what held us up -> why we start
+GONE = {  # what stopped us -> why we start
     "pedestrian": "pedestrian_gone",
     "hazard": "hazard_gone",
     "stop_sign": "stop_sign",
@@ -49,7 +48,7 @@ HEADING_ON_RAD, HEADING_OFF_RAD = math.radians(5.0), math.radians(1.0)
 
 @dataclass(frozen=True)
 class Label:
-    """text; visual_spans: characters that only the picture can give; scene: see `SCENE_LABELS`."""
+    """text; visual_spans: character spans that only the image can determine; scene: see `SCENE_LABELS`."""
 
     text: str
     visual_spans: tuple[tuple[int, int], ...]
@@ -90,7 +89,7 @@ class Switch:
 
 
 class Labeller:
-    """Describes a world step by step; remembers the running event."""
+    """Describes a world step by step; remembers the current event."""
 
     def __init__(self, seed: int):
         self._seed = seed
@@ -168,7 +167,7 @@ class Labeller:
         return thought or thoughts.of_pedestrian(world, intent, self._place)
 
     def _moving_off(self, intent: Intent) -> Thought | None:
-        """What held us up is gone: said until the car is well under way."""
+        """The reason for starting, once what stopped us is gone; kept until the car is well under way."""
         if self._key is not None and self._key[0] == "stay_stopped":
             self._stopped_for = self._thought
         stopped = self._stopped_for

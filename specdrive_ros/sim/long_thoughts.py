@@ -1,9 +1,9 @@
-"""A long chain of causation: one clause for everybody on the road and everything that rules it, then the decision.
+"""A long chain of causation: one clause for each road user and each rule of the road, then the decision.
 
-Where `labels` gives the one cause that decides, a driver who thinks aloud names them all: who drives ahead, who comes
-towards us, who stands at the crossing, what the lamp shows, and of each what follows for us; also what is *not* there.
-Made of the labels of one picture (`scene_labels`) and the short sentence, so that scenes on disk can be told again
-without being driven again. Knows no world and no model.
+`labels` gives the one cause that decides; a driver who thinks aloud names everything: who drives ahead, who comes
+towards us, who stands at the crossing, what the lamp shows, and what follows from each; also what is *not* there. Made
+from the labels of one image (`scene_labels`) and the short sentence, so that scenes on disk can be retold without
+being driven again. Knows no world and no model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from specdrive_ros.sim.traffic import COLOURS
 from specdrive_ros.sim.walkers import HAZARD_KINDS
 
 Scene = Mapping[str, int]  # name of a label -> its class; see `scene_labels.SCENE_LABELS`
-Clause = tuple[str, dict[str, str]]  # a phrase and what fills it, as in `phrases`
+Clause = tuple[str, dict[str, str]]  # a phrase and its slots, as in `phrases`
 Spans = Sequence[tuple[int, int]]
 
 SIDES = ("left", "right")
@@ -30,7 +30,8 @@ BENDS = ("sharp right", "gentle right", "", "gentle left", "sharp left")
 
 
 def think_aloud(scene: Scene, decision: str, visual_spans: Spans) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The long text and its visual spans. decision: the short sentence, which ends it; visual_spans: the sentence's."""
+    """The long text and its visual spans. decision: the short sentence, which ends it; visual_spans: that
+    sentence's."""
     text, spans = "", []
     for clause in (part(scene) for part in PARTS):
         words, found = fill(*clause)
@@ -44,7 +45,7 @@ def _moved(spans: Spans, by: int) -> list[tuple[int, int]]:
 
 
 def reach(band: int, edges_m: Sequence[float]) -> str:
-    """A class of distance in words; "somewhere" where it is not known."""
+    """A class of distance in words; "somewhere" if it is unknown."""
     if band < 0:
         return "somewhere"
     if band == 0:

@@ -1,6 +1,6 @@
 """Smooth lateral paths along the road: around an obstacle and back, or over to another lane.
 
-A path gives the rear axle's offset as a function of arc length. Knows nothing of who drives or when.
+A path gives the rear axle's offset as a function of arc length. Knows nothing about who drives or when.
 """
 
 import math
@@ -12,14 +12,14 @@ from specdrive_ros.sim.traffic import Obstacle
 PASS_CLEARANCE_M = 0.9
 PASS_RAMP_S = 3.0  # out and back: about 1.3 m/s² of lateral acceleration
 LEAST_PASS_RAMP_M = 22.0
-PASS_MARGIN_M = (2.0, 3.0)  # beside it in full before our front reaches it, and until our rear has left it behind
+PASS_MARGIN_M = (2.0, 3.0)  # fully beside it this far before our front reaches it and after our rear has passed it
 LEAST_CHANGE_M = 22.0
 CHANGE_S = 3.3
 
 
 @dataclass(frozen=True)
 class PassPath:
-    """A way around an obstacle: the rear axle's offset is a function of arc length."""
+    """A path around an obstacle: the rear axle's offset as a function of arc length."""
 
     obstacle: Obstacle
     side: str  # "left" or "right"
@@ -32,7 +32,7 @@ class PassPath:
     speed_mps: float
 
     def offset(self, s: float) -> tuple[float, float, float]:
-        """Offset, and its first and second derivative by arc length."""
+        """Offset (m), and its first and second derivative by arc length."""
         shift = self.pass_d - self.lane_d
         if s <= self.s_in_start or s >= self.s_out_end:
             return self.lane_d, 0.0, 0.0
@@ -45,7 +45,7 @@ class PassPath:
 
 @dataclass(frozen=True)
 class LaneChange:
-    """Over to the next lane. cause: "slow_lead" or "lane_end"."""
+    """A change to the next lane. cause: "slow_lead" or "lane_end"."""
 
     side: str
     cause: str
@@ -55,7 +55,7 @@ class LaneChange:
     s_end: float
 
     def offset(self, s: float) -> tuple[float, float, float]:
-        """Offset, and its first and second derivative by arc length."""
+        """Offset (m), and its first and second derivative by arc length."""
         if s <= self.s_start:
             return self.from_d, 0.0, 0.0
         if s >= self.s_end:
@@ -65,7 +65,7 @@ class LaneChange:
         )
 
     def s_clear(self) -> float:
-        """Where the ego has left the width of a vehicle in its old lane."""
+        """Arc length at which the ego has left the width of a vehicle in its old lane."""
         return self.s_start + 0.72 * (self.s_end - self.s_start)
 
 
@@ -84,7 +84,7 @@ def plan_change(side: str, cause: str, from_d: float, to_d: float, s: float, spe
 
 
 def plan_pass(obstacle: Obstacle, lane_d: float, edge_m: float, wanted_mps: float) -> PassPath | None:
-    """The smaller way around an obstacle, within the road; None where it leaves room as it is or has none."""
+    """The smaller way around an obstacle, within the road; None if it leaves room as it is, or there is no room."""
     half = 0.5 * obstacle.size.width_m
     need = half + PASS_CLEARANCE_M + 0.5 * WIDTH_M
     if abs(obstacle.d - lane_d) >= need:

@@ -1,7 +1,7 @@
-"""What a driver who sees what the front camera shows knows of the world now, as plain facts.
+"""What a driver who sees the front camera's image knows about the world now, as plain facts.
 
-Nothing beyond the `*_RANGE_M` below, nothing outside the picture, nothing behind a parked vehicle.
-Decides nothing: `expert` does. Gaps are from the ego's front bumper, in metres.
+Nothing beyond the `*_RANGE_M` below, nothing outside the image, nothing behind a parked vehicle. Decides nothing:
+`expert` does. Gaps are from the ego's front bumper, in metres.
 """
 
 import math
@@ -29,24 +29,24 @@ WALKER_RANGE_M = 42.0
 CUT_IN_RANGE_M = 40.0
 LANE_END_RANGE_M = 50.0
 NEIGHBOUR_RANGE_M = 45.0
-LANE_END_WARNING_M = 45.0  # a vehicle so near the end of its lane is going to merge
+LANE_END_WARNING_M = 45.0  # a vehicle this close to the end of its lane is going to merge
 
 CAMERA_FROM_AXLE_M = 1.6
-HALF_VIEW = math.tan(math.radians(36.0))  # a little inside the picture's edge
+HALF_VIEW = math.tan(math.radians(36.0))  # slightly inside the image's edge
 WALKER_CLEARANCE_M = 0.7
-REMEMBERED_M = 5.0  # the centre of a passed vehicle behind our rear bumper
+REMEMBERED_M = 5.0  # distance of a passed vehicle's centre behind our rear bumper
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Facts of one instant; None, "none" or an infinite gap where there is nothing.
+    """Facts of one instant; None, "none" or an infinite gap if there is nothing.
 
     person:        who is at a crossing, or has stepped into the road, nearest first
-    person_state:  "none", "waiting", "crossing", "away" or, stepping out of cover, "sudden"
+    person_state:  "none", "waiting", "crossing", "away" or, stepping out from cover, "sudden"
     cut_in:        the vehicle that moves, or is about to move, into our lane ahead
     cut_in_merges: its own lane ends
     lane_end_gap_m: to where our lane begins to narrow
-    curve_speed_mps: what the curves in sight allow now, so that each is reached slowly enough
+    curve_speed_mps: what the visible curves allow now, so that each is reached slowly enough
     cross_vehicle: a vehicle on its way through the crossing of a stop sign
     """
 
@@ -136,7 +136,7 @@ def _signal_ahead(world: "World", front: float) -> tuple[str, float]:
 
 
 def _obstacle_ahead(world: "World", front: float) -> tuple[PassPath | None, float]:
-    """The pass path that matters now (seen and not yet left behind) and the gap to its obstacle."""
+    """The pass path that matters now (seen and not yet completed) and the gap to its obstacle."""
     for passing in world.pass_paths:
         gap = passing.obstacle.s - 0.5 * passing.obstacle.size.length_m - front
         if gap < OBSTACLE_RANGE_M and world.ego_s < passing.s_out_end:
@@ -155,7 +155,7 @@ def _oncoming_gap(world: "World", front: float) -> float:
 
 
 def _lane_end_gap(world: "World", front: float) -> float:
-    """Our lane ends only where it is the outer one."""
+    """The gap to where our lane ends; it only ends if it is the outer one."""
     end = world.road.lane_end
     if end is None or world.lane_d > world.road.lane_offset(world.road.lanes - 1) + 0.5:
         return math.inf
@@ -191,7 +191,7 @@ def _cut_in(world: "World", front: float) -> tuple[Vehicle | None, float, bool]:
 def neighbour(world: "World", side: str) -> tuple[Vehicle | None, float]:
     """The nearest vehicle ahead or beside us in the next lane of our direction; (None, inf) if free.
 
-    One that we have just passed has left the picture, but a driver remembers it.
+    One that we have just passed has left the image, but a driver remembers it.
     """
     lane_d = world.road.beside(world.lane_d, side)
     if lane_d is None:
@@ -210,7 +210,7 @@ def _stop_sign_gap(world: "World", front: float) -> float:
 
 
 def _cross_vehicle(world: "World") -> Vehicle | None:
-    """A vehicle in the picture that is past its own stop line and has not yet left our lane behind."""
+    """A vehicle in the image that is past its own stop line and has not yet cleared our lane."""
     cross = world.stop_sign.crossing.cross
     middle = 0.5 * cross.length_m
     for vehicle in world.vehicles:
@@ -226,7 +226,7 @@ def _cross_vehicle(world: "World") -> Vehicle | None:
 
 
 def in_view(world: "World", thing: Vehicle | Walker) -> bool:
-    """Whether some part of a vehicle or walker lies between the edges of the picture."""
+    """Whether some part of a vehicle or walker is between the edges of the image."""
     x, y, yaw = thing.pose()
     ego, half = world.ego, 0.5 * thing.size.length_m
     c, s = math.cos(ego.yaw), math.sin(ego.yaw)
@@ -245,7 +245,7 @@ def _zebra_gap(world: "World", front: float) -> float:
 
 
 def _person_ahead(world: "World", front: float) -> tuple[Walker | None, float, str]:
-    """Who concerns us most: somebody in our way before anybody who walks away."""
+    """The person who concerns us most: those in our way before those who walk away."""
     best, best_gap, best_state = None, math.inf, "none"
     for walker in world.walkers:
         gap = walker.s - 0.5 * walker.size.width_m - front
@@ -269,7 +269,7 @@ def _state_of(walker: Walker, lane_d: float) -> str:
 
 
 def _covered(world: "World", walker: Walker) -> bool:
-    """Whether the vehicle it came from behind still hides it from the camera."""
+    """Whether the vehicle from behind which it came still hides it from the camera."""
     cover = walker.cover
     if cover is None:
         return False

@@ -1,7 +1,7 @@
-"""The words of the chains of causation: a few phrasings for each decision and its cause.
+"""The wording of the chains of causation: a few phrasings for each decision and its cause.
 
-`{slot}` is filled from the scene; `[word]` is a fixed word that only the picture can justify. Both
-become visual spans. Knows nothing of when a phrase is used.
+`{slot}` is filled from the scene; `[word]` is a fixed word that only the image can justify. Both become visual spans.
+Knows nothing about when a phrase is used.
 """
 
 import re
@@ -248,7 +248,7 @@ _PIECE = re.compile(r"\{(\w+)\}|\[([^\]]+)\]")
 
 
 def choose_phrase(decision: str, cause: str, context: str, seed: int, event: int) -> str:
-    """A phrasing for one event: mostly set by its context, now and then by chance of (seed, event)."""
+    """A phrasing for one event: mostly determined by its context, sometimes random by (seed, event)."""
     phrases = PHRASES[decision, cause]
     chance = zlib.crc32(f"{seed}/{event}".encode())
     if chance % 1000 < 1000 * DETERMINED_SHARE:

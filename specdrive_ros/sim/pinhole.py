@@ -1,7 +1,7 @@
-"""The geometry of a pinhole camera on the vehicle, and where points of the ego frame appear in it.
+"""The geometry of a pinhole camera on the vehicle: where points of the ego frame appear in its image.
 
-Ego frame: rear axle, x forward, y left, z up, metres. Pixels: u to the right, v down, the centre of
-the top left pixel is (0, 0). Draws nothing.
+Ego frame: rear axle, x forward, y left, z up, metres. Pixels: u to the right, v down, the centre of the top left pixel
+is (0, 0). Draws nothing.
 """
 
 import math
@@ -49,7 +49,7 @@ class PinholeCamera:
 
 
 def project(camera: PinholeCamera, xyz_in_ego: np.ndarray) -> np.ndarray:
-    """[N, 3] metres -> [N, 2] pixels (u, v); NaN where a point is not in front of the camera."""
+    """[N, 3] metres in the ego frame -> [N, 2] pixels (u, v); NaN if a point is not in front of the camera."""
     points = (
         np.asarray(xyz_in_ego, float).reshape(-1, 3) - camera.position_in_ego
     ) @ camera.rotation_from_ego().T
@@ -63,7 +63,7 @@ def project(camera: PinholeCamera, xyz_in_ego: np.ndarray) -> np.ndarray:
 def front_camera(
     size: tuple[int, int] = PICTURE_SIZE, field_of_view_deg: float = 75.0, name: str = "rgb_front"
 ) -> PinholeCamera:
-    """A camera behind the windscreen, pitched so that the sky takes 40 % of the picture. size: rows by columns."""
+    """A camera behind the windscreen, pitched so that the sky takes 40 % of the image. size: rows, columns."""
     height, width = size
     focal = 0.5 * width / math.tan(math.radians(0.5 * field_of_view_deg))
     pitch = math.atan(0.1 * height / focal)

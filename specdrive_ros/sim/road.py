@@ -1,8 +1,8 @@
 """Roads: a reference line made of straights, clothoids and arcs, its lanes and its intersections.
 
-The reference line is the road's centre: the two directions of travel meet there. Arc length `s`
-grows with the ego's direction of travel, the offset `d` is positive to the left. Right-hand
-traffic: the ego's lanes have negative offsets. Knows nothing of vehicles, signals or pictures.
+The reference line is the centre of the road, where the two directions of travel meet. Arc length `s` grows in the
+ego's direction of travel, the offset `d` is positive to the left. Right-hand traffic: the ego's lanes have negative
+offsets. Knows nothing about vehicles, signals or images.
 """
 
 import math
@@ -46,7 +46,7 @@ class ReferenceLine:
         return index, position - index
 
     def pose(self, s: float, d: float = 0.0) -> tuple[float, float, float]:
-        """x, y, heading at arc length s (clamped to the line) and offset d."""
+        """x, y (m), heading (rad) at arc length s (clamped to the line) and offset d."""
         i, f = self._index(s)
         heading = self.heading[i] * (1 - f) + self.heading[i + 1] * f
         x = self.xy[i, 0] * (1 - f) + self.xy[i + 1, 0] * f - d * math.sin(heading)
@@ -62,7 +62,7 @@ class ReferenceLine:
         return float(self.heading[i] * (1 - f) + self.heading[i + 1] * f)
 
     def locate(self, x: float, y: float, s_near: float) -> tuple[float, float]:
-        """Arc length and offset of a point, searched from `s_near` (a former value)."""
+        """Arc length and offset of a point, searched from `s_near` (an earlier value)."""
         s = s_near
         for _ in range(3):
             px, py, heading = self.pose(s)
@@ -92,7 +92,7 @@ def _sample_curvature(segments: list[Segment]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RoadKind:
-    """What a driver sees of the kind of road, and how fast one drives there."""
+    """A kind of road as a driver sees it, and the speed driven there."""
 
     name: str
     usual_speed_mps: float
@@ -106,7 +106,7 @@ COUNTRY = RoadKind("country", 13.0, 3.6, 0.9)
 
 @dataclass(frozen=True)
 class Intersection:
-    """A cross road at right angles. `s_stop_m` is the ego's stop line; the crossing spans begin to end."""
+    """A cross road at right angles. `s_stop_m` is the ego's stop line; the crossing extends from begin to end."""
 
     s_stop_m: float
     half_width_m: float
@@ -136,20 +136,20 @@ ZEBRA_LENGTH_M = 3.2  # along the road
 
 @dataclass(frozen=True)
 class LaneEnd:
-    """The ego direction's outer lane narrows to nothing between two arc lengths."""
+    """The outer lane of the ego's direction narrows to nothing between two arc lengths."""
 
     s_taper_m: float
     s_end_m: float
     width_m: float
 
     def lost_width(self, s):
-        """Metres by which the right edge has come in at arc length s (a number or an array)."""
+        """Metres by which the right edge has moved in at arc length s (a number or an array)."""
         return self.width_m * np.clip((s - self.s_taper_m) / (self.s_end_m - self.s_taper_m), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Road:
-    """A road of one or two lanes per direction. zebras: arc lengths at the middle of pedestrian crossings."""
+    """A road with one or two lanes per direction. zebras: arc lengths of the middle of pedestrian crossings."""
 
     line: ReferenceLine
     kind: RoadKind
@@ -169,12 +169,12 @@ class Road:
         return self.edge_m - float(self.lane_end.lost_width(s)) if self.lane_end else self.edge_m
 
     def beside(self, lane_d: float, side: str) -> float | None:
-        """Offset of the ego direction's lane on that side of a lane; None where there is none."""
+        """Offset of the next lane of the ego's direction on that side of a lane; None if there is none."""
         offset = lane_d + (self.kind.lane_width_m if side == "left" else -self.kind.lane_width_m)
         return offset if -self.lanes * self.kind.lane_width_m < offset < 0 else None
 
     def lane_offset(self, lane: int) -> float:
-        """Offset of the centre of the ego direction's lane; lane 0 is next to the centre line."""
+        """Offset of the centre of a lane of the ego's direction; lane 0 is next to the centre line."""
         return -(lane + 0.5) * self.kind.lane_width_m
 
     def in_intersection(self, s: float, margin_m: float = 0.0) -> bool:

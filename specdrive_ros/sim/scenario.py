@@ -1,4 +1,4 @@
-"""Families of scenes and how chance fills them in. The same family and seed give the same world.
+"""Families of scenes and their random choices. The same family and seed give the same world.
 
 `python -m specdrive_ros.sim.scenario` drives every family with the expert and prints how it ends.
 """
@@ -38,7 +38,7 @@ ARROW_SHARE = 0.25  # of signals
 
 
 def choose_families(names: Sequence[str], every: Sequence[str] = FAMILIES) -> tuple[str, ...]:
-    """The families of these names, each once; "all" is `every`. Raises InputError for a name that is no family."""
+    """The families of these names, each once; "all" means `every`. Raises InputError for an unknown name."""
     for name in names:
         if name != "all" and name not in FAMILIES:
             raise InputError(f"--scenario {name}: no such scenario; there are {', '.join(FAMILIES)} and all")
@@ -54,8 +54,8 @@ def make_world(
 ) -> World:
     """A world of one family. recovery: starts off centre, off heading and off speed, for training.
 
-    appearance: "train", or "held_out" for shades and styles that training never draws; the same scene else.
-    Raises InputError for a family or an appearance that does not exist, or a negative seed.
+    appearance: "train", or "held_out" for shades and styles that training never uses; the scene is the same otherwise.
+    Raises InputError for an unknown family or appearance, or a negative seed.
     """
     look = appearance_of(appearance, seed)
     if family not in BUILDERS:
@@ -70,7 +70,8 @@ def make_world(
 
 
 def _shows_arrow(seed: int, recovery: bool) -> bool:
-    """Drawn from a stream of its own: a world whose signal has round lamps is what it was before arrows."""
+    """Drawn from a separate random stream, so that worlds with round lamps are the same as before arrows were
+    added."""
     rng = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(b"arrow"), int(recovery)]))
     return bool(rng.random() < ARROW_SHARE)
 
@@ -108,7 +109,7 @@ def _finish(
 
 
 def _recovery_start(rng: np.random.Generator, speed: float) -> tuple[float, float, float]:
-    """Offset (m), heading error (rad), speed (m/s) that a good driver can recover from within the road."""
+    """Offset (m), heading error (rad), speed (m/s) from which a good driver can recover within the road."""
     while True:
         offset, turn = rng.uniform(-1.2, 1.2), math.radians(rng.uniform(-8.0, 8.0))
         start = speed * rng.uniform(0.6, 1.4)

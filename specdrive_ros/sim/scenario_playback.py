@@ -1,8 +1,8 @@
-"""Scenario after scenario in the embedded world, at the beat of a fixed tick.
+"""Scenario after scenario in the embedded world, in fixed ticks.
 
-Before a scenario's command of the car is handed over, the expert drives a lead-in, so that a planner
-has history and pictures by then. Stamps rise through all scenarios; between two of them they leap, as
-the scene does. A car without fresh commands brakes. Knows the world, not ROS and not the wall clock.
+Before the car is handed over in a scenario, the expert drives a lead-in, so that a planner has history and images by
+then. Stamps ascend through all scenarios; between two of them they jump, as the scene does. A car without fresh
+commands brakes. Knows the world, not ROS and not the wall clock.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,8 @@ STALE_COMMAND = Command(acceleration_mps2=-3.0, curvature_per_m=0.0)
 
 @dataclass(frozen=True)
 class PlaybackConfig:
-    """The expert drives for lead_in_s; command_timeout_s without a command brakes; max_s ends (0: never)."""
+    """The expert drives for lead_in_s; after command_timeout_s without a command the car brakes; max_s ends (0:
+    never)."""
 
     lead_in_s: float = 2.0
     command_timeout_s: float = 1.0
@@ -33,7 +34,7 @@ class PlaybackConfig:
 
 
 def parse_scenarios(entries: Sequence[str], seed: int, count: int) -> list[tuple[str, int]]:
-    """`family` or `family:seed`, each driven with `count` seeds in a row. Raises InputError."""
+    """`family` or `family:seed`, each driven with `count` consecutive seeds. Raises InputError."""
     scenarios = []
     for entry in entries:
         family, _, given = entry.partition(":")
@@ -51,8 +52,8 @@ def parse_scenarios(entries: Sequence[str], seed: int, count: int) -> list[tuple
 class ScenarioPlayback:
     """Plays (family, seed) pairs. `emit` is called with each event, a dictionary ready for JSON.
 
-    world:    the world now; its ego, cameras and time.
-    stamp_ns: time of the world's state, rising through all scenarios.
+    world:    the current world; its ego, cameras and time.
+    stamp_ns: time of the world's state, ascending through all scenarios.
     finished: the last scenario has ended.
     """
 
@@ -86,7 +87,7 @@ class ScenarioPlayback:
         return self._ticks % TICKS_PER_FRAME == 0
 
     def take_command(self, command: Command) -> None:
-        """The command from now on; ignored during the lead-in but for its age."""
+        """Sets the command from now on; ignored during the lead-in except for its age."""
         self._command, self._command_tick = command, self._ticks
 
     def note_late_frame(self) -> None:

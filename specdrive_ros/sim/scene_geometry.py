@@ -1,8 +1,8 @@
-"""Where the things in the newest picture of the front camera are, as numbers, for training vision on its own.
+"""Positions of the things in the newest image of the front camera, as numbers, for training vision on its own.
 
-`scene_labels` names what is there; steering around it, or along the lane, needs it finer than any class. Lateral
-places are in the ego frame (rear axle, metres, left positive). Gaps are from the front bumper and logarithmic, as
-an error of 1 m matters at 3 m and not at 40 m. NaN: not there.
+`scene_labels` names what is there; steering around it, or along the lane, needs finer values than any class. Lateral
+positions are in the ego frame (rear axle, metres, left positive). Gaps are from the front bumper and logarithmic,
+because an error of 1 m matters at 3 m but not at 40 m. NaN: not there.
 """
 
 import math
@@ -37,7 +37,7 @@ SCENE_GEOMETRY: dict[str, float] = {
 
 
 def geometry_of(world: "World", intent: Intent) -> dict[str, float]:
-    """The table's numbers, in its units (not divided by the spread), for the picture of this instant."""
+    """The table's numbers, in its units (not divided by the spread), for the image of this instant."""
     geometry = dict.fromkeys(SCENE_GEOMETRY, math.nan)
     for ahead_m in LANE_AHEAD_M:
         geometry[f"lane_{ahead_m:.0f}m"] = _left(world, world.ego_s + ahead_m, world.lane_d)
@@ -63,12 +63,12 @@ def geometry_of(world: "World", intent: Intent) -> dict[str, float]:
 
 
 def _logarithmic(gap_m: float) -> float:
-    """ln(1 + m); 0 where the front is past it."""
+    """ln(1 + m); 0 if the front is past it."""
     return math.log1p(max(gap_m, 0.0))
 
 
 def _left(world: "World", s: float, d: float) -> float:
-    """Metres to the left of the ego's axis of a point at arc length s and offset d of the road."""
+    """Metres to the left of the ego's axis, for a point at arc length s and offset d of the road."""
     x, y, _ = world.road.line.pose(s, d)
     ego = world.ego
     return math.cos(ego.yaw) * (y - ego.y) - math.sin(ego.yaw) * (x - ego.x)

@@ -1,6 +1,6 @@
-"""What the newest picture of the front camera shows, as small integers, for training vision on its own.
+"""What the newest image of the front camera shows, as small integers, for training vision on its own.
 
-A thing out of range or outside the picture counts as not there. -1: not applicable.
+A thing out of range or outside the image counts as not there. -1: not applicable.
 """
 
 import math
@@ -81,7 +81,7 @@ NONE_IS_ZERO += ("hazard", "cut_in", "merge")
 
 
 def scene_of(world: "World", intent: Intent) -> dict[str, int]:
-    """The table's labels for the picture of this instant."""
+    """The table's labels for the image of this instant."""
     camera = world.cameras["rgb_front"]
     scene = dict.fromkeys(SCENE_LABELS, -1)
     scene.update(dict.fromkeys(NONE_IS_ZERO, 0))
@@ -186,7 +186,7 @@ def bend_ahead(world: "World") -> float:
 
 
 def in_picture(world: "World", camera: PinholeCamera, obstacle) -> bool:
-    """Whether a good part of a thing (its centre or its far end) is inside the picture."""
+    """Whether a good part of a thing (its centre or its far end) is inside the image."""
     ego = world.ego
     dx, dy = obstacle.x - ego.x, obstacle.y - ego.y
     c, s = math.cos(ego.yaw), math.sin(ego.yaw)

@@ -1,6 +1,6 @@
-"""What stands around a road and how the light is: colours, sky, buildings, trees, lane marks as polygons.
+"""The surroundings of a road and the light: colours, sky, buildings, trees, lane markings as polygons.
 
-Made once per world from its random generator, then only read. Nothing here acts on the driving.
+Made once per world from its random generator, then only read. Nothing here affects the driving.
 """
 
 import math
@@ -16,7 +16,7 @@ SUPERSAMPLE = 2
 HORIZON_ROW = 200
 HAZE_RAD = 0.029
 PANORAMA_ROWS = 550
-PANORAMA_MARGIN = 570  # wider than any picture, supersampled
+PANORAMA_MARGIN = 570  # wider than any image, supersampled
 
 MARK_WIDTH_M = 0.18
 PAVEMENT_M = 2.2
@@ -29,7 +29,7 @@ BOX_CORNERS = np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for 
 
 @dataclass(frozen=True)
 class Light:
-    """Ambient colour multiplies surfaces; lamps shine regardless."""
+    """Ambient colour multiplies surfaces; lamps are not affected."""
 
     name: str
     ambient: tuple[float, float, float]
@@ -57,14 +57,13 @@ class CrossingShape:
 
 @dataclass(frozen=True, eq=False)
 class Scenery:
-    """road_rgb … : surface colours, light applied (to `ground_rgb_plain` not).
+    """road_rgb … : surface colours with light applied (except `ground_rgb_plain`).
 
     Boxes, trees and dashes are sorted by arc length.
 
-    boxes [B, 8, 3], box_rgb [B, 3], box_s [B]; box_frames [B, 3, 3] turns the map into units of a box,
-    about box_centres [B, 3]; trees [T, 4] (x, y, trunk height, crown radius),
-    tree_rgb [T, 3], tree_s [T]; dashes [D, 4, 2], dash_s [D], dash_yellow [D];
-    zebra [Z, 4, 2], zebra_s [Z]: the stripes of pedestrian crossings;
+    boxes [B, 8, 3], box_rgb [B, 3], box_s [B]; box_frames [B, 3, 3] turns the map into units of a box, about
+    box_centres [B, 3]; trees [T, 4] (x, y, trunk height, crown radius), tree_rgb [T, 3], tree_s [T]; dashes [D, 4, 2],
+    dash_s [D], dash_yellow [D]; zebra [Z, 4, 2], zebra_s [Z]: the stripes of pedestrian crossings;
     panorama [PANORAMA_ROWS, columns, 3]: sky, skyline and ground by direction of view.
     """
 
@@ -105,7 +104,7 @@ class Scenery:
 
 
 def lit(ambient: np.ndarray | RGB, rgb: RGB) -> tuple[int, int, int]:
-    """A surface's colour under ambient light, a factor for each channel."""
+    """A surface's colour under ambient light, a factor per channel."""
     r, g, b = (int(min(255.0, c * a)) for c, a in zip(rgb, ambient))
     return r, g, b
 
@@ -113,7 +112,7 @@ def lit(ambient: np.ndarray | RGB, rgb: RGB) -> tuple[int, int, int]:
 def make_scenery(
     road: Road, rng: np.random.Generator, focal_px: float, look: Appearance = TRAIN
 ) -> Scenery:
-    """Chance plays the same part in every appearance, so that only the look differs."""
+    """Draws the same random choices for every appearance, so that only the look differs."""
     light = _tinted(LIGHTS[rng.choice(3, p=(0.5, 0.3, 0.2))], look.sky)
     ambient = np.array(light.ambient) * rng.uniform(0.9, 1.08)
     town = road.kind is TOWN
@@ -211,7 +210,7 @@ def _box_at(road: Road, s: float, d: float, size: np.ndarray) -> np.ndarray:
 
 
 def _frames(boxes: np.ndarray) -> np.ndarray:
-    """[B, 3, 3]: rows are a box's axes, each divided by its length."""
+    """[B, 3, 3]: rows are a box's axes, each divided by its squared length."""
     axes = boxes[:, [4, 2, 1]] - boxes[:, :1]
     return axes / np.sum(axes * axes, 2, keepdims=True)
 
@@ -258,7 +257,7 @@ def _sorted(things: list, empty_shape: tuple[int, ...], colours: list, places: l
 
 
 def _dashes(road: Road):
-    """White between lanes of one direction, yellow in the middle where the centre line is dashed."""
+    """White between lanes of one direction, yellow in the middle if the centre line is dashed."""
     width = road.kind.lane_width_m
     offsets = [] if road.centre_solid else [(0.0, True)]
     offsets += [(sign * lane * width, False) for lane in range(1, road.lanes) for sign in (-1, 1)]
@@ -281,7 +280,7 @@ def _dashes(road: Road):
 
 
 def _zebra_stripes(road: Road):
-    """White stripes along the road, as wide as the gaps between them. quads [Z, 4, 2], arc lengths [Z]."""
+    """White stripes along the road, as wide as the gaps between them: quads [Z, 4, 2], arc lengths [Z]."""
     quads, places = [], []
     border, half = road.edge_m - 0.5 * road.kind.shoulder_m, 0.5 * ZEBRA_LENGTH_M
     for s in road.zebras:

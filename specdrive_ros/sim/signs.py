@@ -1,4 +1,4 @@
-"""Draws what stands beside the road to be obeyed: signals with round lamps or arrows, and signs.
+"""Draws signals with round lamps or arrows, and signs.
 
 Each `*_in_view` yields (distance, draw, thing); the caller sorts and draws far to near.
 """
@@ -28,7 +28,7 @@ ARROW_UP = np.array(
     [(0.0, -0.42), (0.44, 0.02), (0.17, 0.02), (0.17, 0.4), (-0.17, 0.4), (-0.17, 0.02), (-0.44, 0.02)]
 )
 
-SIGN_BEHIND_LINE_M = 2.6  # so that it is in the picture of a car that stands at the line
+SIGN_BEHIND_LINE_M = 2.6  # so that it is in the image of a car standing at the line
 SIGN_HEIGHT_M, SIGN_RADIUS_M, LEAST_SIGN_RADIUS_PX = 2.6, 0.62, 6.5
 SIGN_RED_RGB, SIGN_WHITE_RGB = (204, 16, 24), (244, 244, 240)
 SIGN_YELLOW_RGB, BLACK_RGB = (250, 190, 10), (16, 16, 16)
@@ -72,7 +72,7 @@ def _draw_signal(view: View, thing) -> None:
 
 
 def _draw_arrow_signal(view: View, thing) -> None:
-    """Lamps are arrows straight up; a pale border tells such a head from a round-lamped one from afar."""
+    """Lamps are arrows straight up; a pale border distinguishes such a head from a round-lamped one from afar."""
     head, pole, colour = thing
     u, v, scale = view.upright(head)
     _draw_pole(view, pole, scale)
@@ -118,7 +118,7 @@ def _draw_stop_sign(view: View, thing) -> None:
 
 
 def lane_end_sign_in_view(view: View, world: "World") -> Iterator[Drawing]:
-    """A yellow diamond where the outer lane begins to narrow: its right border comes in."""
+    """A yellow diamond where the outer lane begins to narrow: its right border moves in."""
     road, s = world.road, world.road.lane_end.s_taper_m
     x, y, _ = road.line.pose(s, -(road.edge_m + 0.8))
     sign = view.to_camera(np.array([x, y, SIGN_HEIGHT_M]))

@@ -1,7 +1,7 @@
-"""A driver's thought about each thing ahead: decision, cause and the words that fill the sentence.
+"""A driver's thought about each thing ahead: decision, cause and the slots of the sentence.
 
-One function a kind of thing, `None` when it calls for no thought. `where(name, gap)` puts a distance into
-words without flicker. Chooses no phrasing and remembers nothing: `labels` does.
+One function per kind of thing; None if it calls for no thought. `where(name, gap)` puts a distance into words without
+flicker. Chooses no phrasing and remembers nothing: `labels` does.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def obstacle_slots(passing: PassPath) -> dict[str, str]:
 
 
 def person_slots(walker: Walker, lane_d: float) -> dict[str, str]:
-    """side: where a moving one comes from, where a standing one stands."""
+    """side: where a moving person comes from, or where a standing one stands."""
     who = f"{walker.kind} in {walker.colour}" if walker.kind in CLOTHED_KINDS else walker.kind
     if walker.kind == "ball":
         who = f"{walker.colour} ball"
@@ -76,7 +76,7 @@ def of_pedestrian(world: "World", intent: Intent, where: Where) -> Thought | Non
 
 
 def of_crossing(world: "World", intent: Intent) -> Thought | None:
-    """A crossing that needs no stop: nobody there, or somebody who walks away."""
+    """A crossing that needs no stop: nobody is there, or somebody walks away."""
     if intent.person_state == "away":
         walker = intent.person
         slots = person_slots(walker, world.lane_d)

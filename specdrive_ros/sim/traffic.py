@@ -1,10 +1,10 @@
-"""Other road users: vehicles under the intelligent driver model (IDM), signals, things that stand.
+"""Other road users: vehicles under the intelligent driver model (IDM), signals, standing things.
 
-Vehicles live on a reference line (arc length and offset) and move along it in either direction.
-Knows nothing of the ego's controls, of pictures or of labels.
+Vehicles are on a reference line (arc length and offset) and move along it in either direction. Knows nothing about the
+ego's controls, images or labels.
 
-IDM: Treiber, Hennecke, Helbing, "Congested traffic states in empirical observations and
-microscopic simulations", 2000.
+IDM: Treiber, Hennecke, Helbing, "Congested traffic states in empirical observations and microscopic simulations",
+     2000.
 """
 
 import math
@@ -20,7 +20,7 @@ BRAKE_LIGHT_HOLD_S = 0.6
 STANDING_MPS = 0.3
 INDICATES_FIRST_S = 0.9
 LEAST_SHIFT_GAP_M = 4.0
-SHIFT_HEADWAY_S = 2.5  # more room where the ego comes up fast
+SHIFT_HEADWAY_S = 2.5  # more room if the ego approaches fast
 BLINK_HZ = 1.6
 
 
@@ -35,7 +35,7 @@ def idm_acceleration(
     headway_s: float = 1.3,
     gap_min: float = 2.0,
 ) -> float:
-    """Acceleration (m/s²) behind something `gap` m ahead, approached at `closing` m/s; inf is a free road."""
+    """Acceleration (m/s²) behind something `gap` m ahead, approached at `closing` m/s; gap inf is a free road."""
     free = 1.0 - (speed / max(wanted, 0.1)) ** 4
     if math.isinf(gap):
         return a_max * max(free, -1.5)
@@ -71,8 +71,8 @@ SIZES = {
 class LaneShift:
     """A vehicle's plan to move over to offset `to_d` ahead of the ego, or well behind it.
 
-    It begins once the vehicle is past `begin_s` and less than `begin_gap_m` ahead of the ego's front.
-    Before it has begun, the vehicle does not drive beyond `end_s`: its lane ends there.
+    It begins once the vehicle is past `begin_s` and less than `begin_gap_m` ahead of the ego's front. Until then, the
+    vehicle does not drive beyond `end_s`, where its lane ends.
     """
 
     from_d: float
@@ -88,7 +88,7 @@ class LaneShift:
         return s >= self.begin_s and (ahead or ego_gap_m < -20.0)
 
     def offset(self, since_s: float) -> float:
-        """The offset so long after the indicator came on."""
+        """The offset this many seconds after the indicator came on."""
         done = min(max((since_s - INDICATES_FIRST_S) / self.duration_s, 0.0), 1.0)
         if done == 1.0:
             return self.to_d
@@ -119,12 +119,12 @@ class Vehicle:
 
     @property
     def moving_over(self) -> bool:
-        """Indicating or moving to another lane."""
+        """Whether it is indicating or moving to another lane."""
         return self.shift is not None and self.shift_since_s < math.inf and self.d != self.shift.to_d
 
     @property
     def indicates(self) -> tuple[bool, bool]:
-        """Which indicators are at work, left and right of the vehicle."""
+        """Which indicators are on, left and right of the vehicle."""
         if self.hazard_lights:
             return True, True
         to_left = self.moving_over and (self.shift.to_d > self.shift.from_d) == (self.direction > 0)
@@ -135,7 +135,7 @@ class Vehicle:
         return SIZES[self.kind]
 
     def pose(self) -> tuple[float, float, float]:
-        """x, y, yaw of the body's centre in the map."""
+        """x, y (m), yaw (rad) of the body's centre in the map."""
         x, y, heading = self.line.pose(self.s, self.d)
         return x, y, heading if self.direction > 0 else heading + math.pi
 
@@ -159,7 +159,7 @@ class Vehicle:
         return self.shift.may_begin(self.s, ego_gap_m, ego_speed_mps - self.speed)
 
     def advance(self, gap: float, closing: float, time_s: float, dt: float) -> None:
-        """One IDM step; a phase slower than the current speed is braked for at `deceleration_mps2`."""
+        """One IDM step; for a phase slower than the current speed it brakes at `deceleration_mps2`."""
         if self.parked:
             return
         wanted = self.wanted_speed(time_s)
@@ -194,8 +194,8 @@ def _towards(speed: float, wanted: float, deceleration: float) -> float:
 class Obstacle:
     """Something that stands in the ego's lane or beside the road: parked vehicle, cones, box, person.
 
-    A vehicle that stands where others drive has its hazard lights on, as the law asks; at mini's size of picture,
-    what moves and what does not would else look alike until it is near.
+    A vehicle standing where others drive has its hazard lights on, as the law demands; at mini's image size, moving
+    and standing vehicles would otherwise look alike until they are near.
     """
 
     id: int
@@ -210,7 +210,7 @@ class Obstacle:
 
     @property
     def indicates(self) -> tuple[bool, bool]:
-        """Which indicators are at work, left and right of the vehicle."""
+        """Which indicators are on, left and right of the vehicle."""
         return self.hazard_lights, self.hazard_lights
 
     @property
@@ -218,15 +218,15 @@ class Obstacle:
         return SIZES[self.kind]
 
     def pose(self) -> tuple[float, float, float]:
-        """x, y, yaw of the body's centre in the map."""
+        """x, y (m), yaw (rad) of the body's centre in the map."""
         return self.x, self.y, self.yaw
 
 
 @dataclass(frozen=True)
 class Signal:
-    """Cycles green, yellow, red; `offset_s` is where in the cycle time zero lies.
+    """Cycles through green, yellow, red; `offset_s` is the position of time zero in the cycle.
 
-    arrow: its lamps are arrows that point straight on, for the ego's lane.
+    arrow: its lamps are arrows pointing straight on, for the ego's lane.
     """
 
     id: int
@@ -252,14 +252,14 @@ class Signal:
         return self.cycle_s - phase if phase >= self.green_s + self.yellow_s else 0.0
 
     def cross_open(self, time_s: float) -> bool:
-        """Whether cross traffic may enter: red for us, not only just, and for a while yet."""
+        """Whether cross traffic may enter: the signal has been red for us for a moment and stays red for a while."""
         left = self.red_time_left_s(time_s)
         return 3.0 < left < self.red_s - 1.0
 
 
 @dataclass(frozen=True)
 class StopSign:
-    """Beside the stop line of an all-way stop: every vehicle halts, then goes in the order of arrival."""
+    """Beside the stop line of an all-way stop: every vehicle halts, then goes in order of arrival."""
 
     id: int
     crossing: Intersection

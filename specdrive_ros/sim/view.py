@@ -1,6 +1,6 @@
-"""One camera at one instant: maps points of the map into the picture and draws shapes on a canvas.
+"""One camera at one instant: maps points of the map into the image and draws shapes on a canvas.
 
-The canvas is `SUPERSAMPLE` times the picture's size. Knows colours and shapes, not what they mean.
+The canvas is `SUPERSAMPLE` times the image's size. Knows colours and shapes, not what they mean.
 """
 
 import math
@@ -23,7 +23,7 @@ FOG_M = 300.0
 DIVE_RAD_PER_MPS2 = 0.004
 FARTHEST_PX = 20_000 * ONE
 
-Drawing = tuple[float, Callable[["View", tuple], None], tuple]  # distance in m, what draws it, what it is given
+Drawing = tuple[float, Callable[["View", tuple], None], tuple]  # distance in m, draw function, its argument
 
 
 class View:
@@ -48,7 +48,7 @@ class View:
         self.canvas = self._background()
 
     def _background(self) -> np.ndarray:
-        """Sky, skyline and open ground, cut out of the panorama by the direction of view."""
+        """Sky, skyline and open ground, cut from the panorama by the direction of view."""
         panorama = self.scenery.panorama
         height, width = SUPERSAMPLE * self.camera.height, SUPERSAMPLE * self.camera.width
         horizon = self.centre_v - self.focal * math.tan(self.camera.pitch_rad + self.extra_pitch)
@@ -73,7 +73,7 @@ class View:
         return uv.astype(np.int32)
 
     def fill(self, points: np.ndarray, rgb: RGB) -> None:
-        """A planar polygon [N, 3] of camera points, cut at the near plane."""
+        """Fills a planar polygon [N, 3] of camera points, cut at the near plane."""
         if points[:, 2].min() < NEAR_M:
             points = cut_at_near_plane(points)
             if len(points) < 3:
@@ -82,17 +82,17 @@ class View:
         cv2.fillPoly(self.canvas, [pixels], rgb, cv2.LINE_AA, SHIFT)
 
     def fill_pixels(self, pixels: np.ndarray, rgb: RGB) -> None:
-        """A convex polygon [N, 2] of fixed-point pixels."""
+        """Fills a convex polygon [N, 2] of fixed-point pixels."""
         cv2.fillConvexPoly(self.canvas, pixels, rgb, cv2.LINE_AA, SHIFT)
 
     def fill_all(self, quads: np.ndarray, rgb: RGB) -> None:
-        """Small quads [N, 4, 3]; those that reach the near plane are left out."""
+        """Fills small quads [N, 4, 3] of camera points; those that reach the near plane are left out."""
         quads = quads[quads[:, :, 2].min(1) > NEAR_M] if len(quads) else quads
         if len(quads):
             cv2.fillPoly(self.canvas, list(self.pixels(quads)), rgb, cv2.LINE_AA, SHIFT)
 
     def rectangle(self, u0: float, v0: float, u1: float, v1: float, rgb: RGB) -> None:
-        """Upright, between two corners in canvas pixels."""
+        """Fills an upright rectangle between two corners in canvas pixels."""
         corners = (int(u0 * ONE), int(v0 * ONE)), (int(u1 * ONE), int(v1 * ONE))
         cv2.rectangle(self.canvas, *corners, rgb, -1, cv2.LINE_AA, SHIFT)
 
@@ -101,12 +101,12 @@ class View:
         cv2.circle(self.canvas, centre, max(int(radius * ONE), ONE // 2), rgb, -1, cv2.LINE_AA, SHIFT)
 
     def upright(self, foot: np.ndarray) -> tuple[float, float, float]:
-        """Of a camera point: canvas pixel u, v and pixels per metre at its depth."""
+        """For a camera point: canvas pixel u, v and pixels per metre at its depth."""
         scale = self.focal / float(foot[2])
         return float(foot[0]) * scale + self.centre_u, float(foot[1]) * scale + self.centre_v, scale
 
     def fog(self, rgb: RGB, distance_m: float) -> tuple[float, float, float]:
-        """A colour as it looks from afar: it fades into the horizon."""
+        """A colour as seen from a distance: it fades into the horizon."""
         clear = math.exp(-distance_m / FOG_M)
         r, g, b = rgb
         hr, hg, hb = self.scenery.light.sky_horizon

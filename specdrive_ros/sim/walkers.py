@@ -1,7 +1,7 @@
-"""Who and what crosses the road off a lane: pedestrians, children, cyclists, dogs, a ball.
+"""People and things that cross the road off the lanes: pedestrians, children, cyclists, dogs, a ball.
 
-A walker stands until it has a reason to go, then moves across the road at a steady speed. Knows where
-the ego is only as a gap and a speed: that is what makes it go. Knows nothing of pictures or labels.
+A walker stands until it has a reason to go, then crosses the road at constant speed. Knows the ego only as a gap and a
+speed, which make it go. Knows nothing about images or labels.
 """
 
 import math
@@ -20,8 +20,8 @@ SLOW_EGO_GAP_M = 14.0
 class Walker:
     """On the road's line at arc length s, going from offset d to `to_d`.
 
-    begin_gap_m: goes when the ego's front is nearer than this; -inf waits for a slow ego alone.
-    sudden:      steps out from behind `cover` and does not look; startled, it stands at `freeze_d` for `freeze_s`.
+    begin_gap_m: goes when the ego's front is nearer than this; -inf only waits for a slow ego.
+    sudden:      steps out from behind `cover` without looking; startled, it stands at `freeze_d` for `freeze_s`.
     """
 
     id: int
@@ -46,7 +46,7 @@ class Walker:
 
     @property
     def heading_left(self) -> float:
-        """+1 when it goes to the left of the road, -1 to the right."""
+        """+1 if it goes to the left of the road, -1 to the right."""
         return 1.0 if self.to_d > self.d else -1.0
 
     @property
@@ -54,12 +54,12 @@ class Walker:
         return abs(self.to_d - self.d) < 1e-6
 
     def pose(self) -> tuple[float, float, float]:
-        """x, y, yaw of the body's centre in the map; it faces the way it goes."""
+        """x, y (m), yaw (rad) of the body's centre in the map; it faces the way it goes."""
         x, y, heading = self.line.pose(self.s, self.d)
         return x, y, heading + self.heading_left * 0.5 * math.pi
 
     def advance(self, ego_gap_m: float, ego_speed_mps: float, dt: float) -> None:
-        """ego_gap_m: from the ego's front to the walker, along the road."""
+        """Advances by dt seconds. ego_gap_m: from the ego's front to the walker, along the road."""
         slow = ego_speed_mps < SLOW_EGO_MPS and ego_gap_m < SLOW_EGO_GAP_M and not self.sudden
         begins = self.walked_m > 0.0 or ego_gap_m < self.begin_gap_m or slow
         target = self.freeze_d if self.freeze_s > 0.0 else self.to_d
@@ -72,7 +72,7 @@ class Walker:
             self.freeze_s = max(0.0, self.freeze_s - dt)
 
     def past(self, lane_d: float, reach_m: float) -> bool:
-        """Whether it is beside the strip `lane_d` ± `reach_m` and will not come into it."""
+        """Whether it is beside the strip `lane_d` ± `reach_m` and will not enter it."""
         low, high = sorted((self.d, self.to_d))
         return high < lane_d - reach_m or low > lane_d + reach_m
 

@@ -1,7 +1,7 @@
-"""One driving scene that moves in time: ego, traffic, signal, what the expert thinks of it, how it ends.
+"""One driving scene that moves in time: ego, traffic, signal, the expert's view of it, how it ends.
 
-Deterministic: the same scene and the same commands give the same states. Knows nothing of pictures
-(`camera.render` reads it), of ROS, or of who drives.
+Deterministic: the same scene and the same commands give the same states. Knows nothing about images (`camera.render`
+reads it), ROS, or who drives.
 """
 
 import math
@@ -31,7 +31,7 @@ STEP_RANGE_S = (0.001, 0.2)
 STOP_SIGN_ZONE_M = 5.0
 LEAST_STAND_S = 0.5
 ARRIVING_MPS = 2.0
-WALKER_BERTH_M = 2.5  # that other vehicles give to who crosses the road
+WALKER_BERTH_M = 2.5  # distance that other vehicles keep from people crossing the road
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass
 class Scene:
-    """Everything a world starts from. Offsets `d` are to the road's reference line, left positive."""
+    """Everything a world starts from. Offsets `d` are relative to the road's reference line, left positive."""
 
     family: str
     seed: int
@@ -68,7 +68,7 @@ class Scene:
 
 
 class World:
-    """A running scene. `step` moves it; everything else only looks."""
+    """A running scene. `step` moves it; everything else only reads."""
 
     def __init__(self, scene: Scene):
         self.scene = scene
@@ -111,7 +111,8 @@ class World:
         return self._intent
 
     def step(self, dt: float, command: Command) -> None:
-        """Moves the world by dt seconds (0.05 in driving). The first outcome stays."""
+        """Moves the world by dt seconds (0.05 in driving). The first outcome is final. Raises InputError for other
+        steps."""
         if not STEP_RANGE_S[0] <= dt <= STEP_RANGE_S[1]:
             raise InputError(
                 f"world step of {dt} s: it must lie between {STEP_RANGE_S[0]} and {STEP_RANGE_S[1]} s"
@@ -130,7 +131,7 @@ class World:
         self._look()
 
     def expert_command(self) -> Command:
-        """What the expert driver does now."""
+        """The expert driver's command now."""
         return self._intent.command
 
     def label(self) -> Label:
@@ -157,7 +158,7 @@ class World:
             vehicle.advance(gap, closing, self.time_s, dt)
 
     def _count_standing(self, dt: float) -> None:
-        """How long the ego has stood before the line of the stop sign."""
+        """Counts how long the ego has stood before the line of the stop sign."""
         if self.stop_sign is None:
             return
         gap = self.stop_sign.crossing.s_stop_m - self.ego_s - FRONT_FROM_AXLE_M
@@ -199,7 +200,7 @@ class World:
             )
 
     def _stop_ahead(self, vehicle: Vehicle, own_front: float) -> float:
-        """Distance to where the vehicle must stop, else inf: a closed stop line, or the end of its lane."""
+        """Distance to where the vehicle must stop: a closed stop line or the end of its lane; inf if there is none."""
         if vehicle.shift is not None and vehicle.shift_since_s == math.inf:
             gap = vehicle.shift.end_s - own_front
             return gap + 1.0 if vehicle.speed**2 / (2 * max(gap, 0.1)) > 1.0 else math.inf
@@ -227,7 +228,7 @@ class World:
         return vehicle.direction * 0.5 * crossing.cross.length_m - self.road.edge_m - 3.0
 
     def _ego_has_the_way(self) -> bool:
-        """At the stop sign the ego goes next once it has all but stopped, until it has left the crossing."""
+        """At the stop sign the ego goes next once it has nearly stopped, until it has left the crossing."""
         crossing, front = self.stop_sign.crossing, self.ego_s + FRONT_FROM_AXLE_M
         inside = crossing.s_stop_m < front and self.ego_s < crossing.s_end_m + 2.0
         arrives = crossing.s_stop_m - STOP_SIGN_ZONE_M < front and self.ego.speed < ARRIVING_MPS

@@ -1,7 +1,7 @@
 """Checkpoints of the target: safetensors in, safetensors out, every name and shape accounted for.
 
-Reads one `model.safetensors` or the shards its index names. Nothing is unpickled and no code is run; a name
-too few, a name too many, another shape or a damaged file is one `InputError`.
+Reads one `model.safetensors` or the shards named by its index. Nothing is unpickled and no code is run; a missing or
+unexpected name, a wrong shape or a damaged file raises one `InputError`.
 """
 
 from pathlib import Path
@@ -22,11 +22,11 @@ from specdrive_ros.target.network import AlpamayoTarget
 
 
 def load_target(folder: str | Path, *, dtype: torch.dtype | None = torch.float32) -> AlpamayoTarget:
-    """The target of a checkpoint folder, in evaluation mode. `dtype` None keeps that of the file."""
+    """The target of a checkpoint folder, in evaluation mode. `dtype` None keeps the file's."""
     folder = Path(folder)
     weights = read_weights(folder)
     target = outline_target(folder, {name: tuple(value.shape) for name, value in weights.items()})
-    if dtype is not None:  # one by one: the file's tensors are mapped, and each is let go once it is converted
+    if dtype is not None:  # one by one: the file's tensors are mapped, and each is released once it is converted
         weights = {name: weights.pop(name).to(dtype) for name in list(weights)}
     target.load_state_dict(weights, strict=True, assign=True)
     _make_rotary_embeddings(target)
@@ -34,7 +34,8 @@ def load_target(folder: str | Path, *, dtype: torch.dtype | None = torch.float32
 
 
 def outline_target(folder: str | Path, shapes: dict[str, tuple[int, ...]]) -> AlpamayoTarget:
-    """The target without numbers, on the meta device. shapes: of the checkpoint's tensors, which must be all it has."""
+    """The target without weights, on the meta device. shapes: of the checkpoint's tensors, which must match
+    exactly."""
     with torch.device("meta"):
         target = AlpamayoTarget(TargetConfig.load(folder))
     expected = {name: tuple(value.shape) for name, value in target.state_dict().items()}
@@ -43,7 +44,7 @@ def outline_target(folder: str | Path, shapes: dict[str, tuple[int, ...]]) -> Al
 
 
 def save_target(target: AlpamayoTarget, folder: str | Path) -> Path:
-    """Write `model.safetensors` (one file) into a folder; the configs are written by `write_configs`."""
+    """Writes `model.safetensors` (one file) into a folder; the configs are written by `write_configs`."""
     path = Path(folder) / WEIGHTS
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: value.detach().cpu().contiguous() for name, value in target.state_dict().items()}
@@ -52,7 +53,7 @@ def save_target(target: AlpamayoTarget, folder: str | Path) -> Path:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Every tensor of a checkpoint folder by name."""
+    """Every tensor of a checkpoint folder by name. Raises `InputError` for a damaged file."""
     weights: dict[str, Tensor] = {}
     for path in weights_files(folder):
         try:
@@ -66,7 +67,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def check_names_and_shapes(where: str, expected: dict[str, tuple], found: dict[str, tuple]) -> None:
-    """Raise one `InputError` that lists names missing, names unexpected and wrong shapes."""
+    """Raises one `InputError` listing missing names, unexpected names and wrong shapes."""
     faults = []
     if missing := sorted(expected.keys() - found.keys()):
         faults.append(f"{len(missing)} missing ({list_some(missing)})")
@@ -84,7 +85,8 @@ def check_names_and_shapes(where: str, expected: dict[str, tuple], found: dict[s
 
 
 def _make_rotary_embeddings(target: AlpamayoTarget) -> None:
-    """Frequencies that no checkpoint holds: a model built on the meta device has them without values."""
+    """Makes the frequencies, which no checkpoint contains: a model built on the meta device has them without
+    values."""
     for model in (target.language_model, target.expert):
         model.rotary_emb = Qwen3VLTextRotaryEmbedding(model.config)
     visual = target.vlm.model.visual

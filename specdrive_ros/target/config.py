@@ -1,8 +1,7 @@
-"""What the target is made of: sizes, vocabulary, action space, image limits.
+"""Structure of the target: sizes, vocabulary, action space, image limits.
 
-Every config is checked when it is made: a value that breaks a rule or contradicts another is an `InputError`.
-Field names are those of the released files, whose layout `released_layout.py` knows. Knows neither torch nor
-transformers.
+Every config is checked when it is made: a value that breaks a rule or contradicts another raises `InputError`. Field
+names are those of the released files, whose layout `released_layout.py` knows. Knows neither torch nor transformers.
 """
 
 from dataclasses import dataclass, field
@@ -14,13 +13,13 @@ from specdrive_ros.shapes import HISTORY_POSES, PICTURE_SIZE
 
 
 def require(holds: bool, where: str, rule: str, value: object) -> None:
-    """Raise `InputError` naming place, rule and value unless `holds`."""
+    """Raises `InputError` naming place, rule and value unless `holds`."""
     if not holds:
         raise InputError(f"{where}: {rule}, got {value!r}")
 
 
 class _Checks:
-    """Checks the values of one config; the error names the section, the rule and the value."""
+    """Checks the values of one config; the error names section, rule and value."""
 
     def __init__(self, config: object, section: str, positive: tuple[str, ...] = ()):
         self.config, self.section = config, section
@@ -41,8 +40,8 @@ class TextConfig:
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int
-    vocab_size: int  # after the trajectory and special tokens were added
-    mrope_section: tuple[int, int, int]  # frequencies of the time, height and width axes
+    vocab_size: int  # including the added trajectory and special tokens
+    mrope_section: tuple[int, int, int]  # number of frequencies of the time, height and width axes
     rope_theta: float
     rms_norm_eps: float = 1e-6
     initializer_range: float = 0.02
@@ -77,8 +76,8 @@ class VisionConfig:
     depth: int
     num_heads: int
     out_hidden_size: int
-    num_position_embeddings: int  # a square grid
-    deepstack_visual_indexes: tuple[int, ...]  # blocks whose outputs go into the first text layers
+    num_position_embeddings: int  # of a square grid
+    deepstack_visual_indexes: tuple[int, ...]  # blocks whose outputs are added to the outputs of the first text layers
     patch_size: int = 16
     spatial_merge_size: int = 2
     temporal_patch_size: int = 2
@@ -116,13 +115,13 @@ class VisionConfig:
 
     @property
     def patch_values(self) -> int:
-        """Numbers in one flattened patch: channels x time x rows x columns."""
+        """Values in one flattened patch: channels x time x rows x columns."""
         return self.in_channels * self.temporal_patch_size * self.patch_size**2
 
 
 @dataclass(frozen=True)
 class ExpertConfig:
-    """The action expert. Layers, key-value heads and head size are the text model's: it reads that cache."""
+    """The action expert. Layers, key-value heads and head size are the text model's, whose cache it reads."""
 
     hidden_size: int
     intermediate_size: int
@@ -136,12 +135,12 @@ class ExpertConfig:
 
 @dataclass(frozen=True)
 class ActionInputConfig:
-    """`action_in_proj`: Fourier features of (acceleration, curvature, flow time) and a small network."""
+    """`action_in_proj`: Fourier features of (acceleration, curvature, flow time), then a small network."""
 
     hidden_size: int
     num_enc_layers: int = 2
     num_fourier_feats: int = 20  # sines and cosines together, per value
-    max_freq: float = 100.0  # cycles per unit; the frequencies run from 1 to here
+    max_freq: float = 100.0  # cycles per unit; the frequencies run from 1 to this
 
     def __post_init__(self):
         sizes = ("hidden_size", "num_enc_layers", "num_fourier_feats")
@@ -183,7 +182,7 @@ class ActionSpaceConfig:
 class HistoryTokenizerConfig:
     """Displacements between history poses as bins, three per pose."""
 
-    ego_xyz_min: tuple[float, float, float] = (-4.0, -4.0, -10.0)  # metres a step
+    ego_xyz_min: tuple[float, float, float] = (-4.0, -4.0, -10.0)  # metres per step
     ego_xyz_max: tuple[float, float, float] = (4.0, 4.0, 10.0)
     num_bins: int = 1000
 
@@ -212,7 +211,7 @@ class FutureTokenizerConfig:
 
 @dataclass(frozen=True)
 class VocabularyConfig:
-    """Where the added tokens begin and how many there are."""
+    """Where the added tokens begin, and how many there are."""
 
     traj_token_start_idx: int  # id of <i0>
     traj_vocab_size: int = 4000  # future bins, then history bins
@@ -222,7 +221,7 @@ class VocabularyConfig:
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """Pixels a resized image may have: the resize keeps the aspect ratio within these."""
+    """Limits on the pixels of a resized image; the resize keeps the aspect ratio within them."""
 
     min_pixels: int
     max_pixels: int
@@ -235,7 +234,7 @@ class ImageLimits:
 
 @dataclass(frozen=True)
 class TargetConfig:
-    """The whole target. `folder` holds the weights, `backbone_folder` the backbone's config and tokenizer."""
+    """The whole target. `folder` has the weights, `backbone_folder` the backbone's config and tokenizer."""
 
     text: TextConfig
     vision: VisionConfig
@@ -300,24 +299,24 @@ class TargetConfig:
 
     @property
     def history_token_start(self) -> int:
-        """Id of the first history bin: the future bins come first."""
+        """Id of the first history bin; the future bins come before."""
         return self.vocabulary.traj_token_start_idx + self.future.num_bins
 
     @classmethod
     def load(cls, folder: str | Path) -> "TargetConfig":
-        """Read `config.json` of a checkpoint folder and of the backbone it names."""
+        """Reads `config.json` of a checkpoint folder and of the backbone it names. Raises `InputError`."""
         from specdrive_ros.target.released_layout import read_config  # here: that module imports this one
 
         return read_config(folder)
 
 
 def mini_config(vocab_size: int, traj_token_start_idx: int) -> TargetConfig:
-    """Mini in its size S for a tokenizer of `vocab_size` entries whose `<i0>` is `traj_token_start_idx`.
+    """Mini in its size S, for a tokenizer of `vocab_size` entries whose `<i0>` is `traj_token_start_idx`.
 
-    Pictures of `PICTURE_SIZE` are kept as they are. The Fourier frequencies of the action input run from 1 down to
-    0.1 cycles a unit, not up to the release's 100: noise has unit spread, and a small network that only sees it
-    wrapped (period 1 and shorter) hardly learns to subtract it. Actions are scaled to about unit spread in mini's
-    own world, so that the flow-matching loss asks for curvature as much as for acceleration.
+    Images of `PICTURE_SIZE` keep their size. The Fourier frequencies of the action input run from 1 down to 0.1 cycles
+    per unit, not up to the release's 100: noise has unit spread, and a small network that only sees it wrapped (period
+    1 and shorter) hardly learns to subtract it. Actions are scaled to about unit spread in mini's own world, so that
+    the flow-matching loss weighs curvature as much as acceleration.
     """
     return TargetConfig(
         text=TextConfig(

@@ -1,11 +1,11 @@
 """The target in PyTorch: Qwen3-VL from transformers, the action expert, the flow-matching head.
 
-The modules of transformers own the parameters under the released names; the passes through them are written
-out here, because training needs whole batches, drafts need hidden states of every layer, and runtimes need
-attention masks and caches of their own making. Knows nothing of files, prompts or tokens.
+The modules of transformers own the parameters under the released names; the passes through them are written out here,
+because training needs whole batches, drafts need hidden states of every layer, and runtimes need their own attention
+masks and caches. Knows nothing about files, prompts or tokens.
 
-Sizes: B batch, T new tokens, S cached tokens, I images, P patches an image, V image tokens in all, E hidden
-size, L layers, H key-value heads, D head size, W waypoints.
+Sizes: B batch, T new tokens, S cached tokens, I images, P patches per image, V image tokens in total, E hidden size, L
+layers, H key-value heads, D head size, W waypoints.
 """
 
 import math
@@ -26,7 +26,7 @@ from specdrive_ros.target.config import ActionInputConfig, ActionSpaceConfig, Ta
 from specdrive_ros.target.rope import position_grid_weights, vision_rotary_tables
 
 FLOW_STEPS = 10  # Euler steps from noise (flow time 0) to action (flow time 1)
-KeyValues = list[tuple[Tensor, Tensor]]  # per layer: keys and values [B, H, S, D], rotated
+KeyValues = list[tuple[Tensor, Tensor]]  # per layer: keys and values [B, H, S, D], after rotary embedding
 
 
 @dataclass
@@ -40,8 +40,8 @@ class VisionOutput:
 
 @dataclass
 class TextOutput:
-    """hidden [B, T, E] after the final norm; key_values of cached and new tokens; layers: the output of each
-    layer [B, T, E] with the deepstack rows added."""
+    """hidden [B, T, E] after the final norm; key_values of cached and new tokens; layers: the output of each layer [B,
+    T, E], with the deepstack rows added."""
 
     hidden: Tensor
     key_values: KeyValues
@@ -70,8 +70,8 @@ class AlpamayoTarget(nn.Module):
     def encode_images(self, patches: Tensor, grid_thw: Tensor | np.ndarray) -> VisionOutput:
         """Image tokens of images of any sizes.
 
-        patches: [all, 3*2*16*16] in merge-block order; grid_thw: [I, 3] patches (1, rows, columns) an image.
-        Runs of equal images go through together; attention stays inside one image.
+        patches: [all, 3*2*16*16] in merge-block order; grid_thw: [I, 3] patches (1, rows, columns) per image. Runs of
+        images of one size are processed together; attention stays within an image.
         """
         groups, first = [], 0
         for (rows, columns), images in _runs_of_equal_grids(grid_thw):
@@ -99,12 +99,12 @@ class AlpamayoTarget(nn.Module):
         return self.vision_blocks(hidden, cos, sin)
 
     def embed_patches(self, patches: Tensor) -> Tensor:
-        """[..., 3*2*16*16] -> [..., vision hidden]. A convolution that strides by its kernel: a product."""
+        """[..., 3*2*16*16] -> [..., vision hidden]. The convolution's stride equals its kernel, so it is a product."""
         projection = self.vlm.model.visual.patch_embed.proj
         return F.linear(patches.to(projection.weight.dtype), projection.weight.flatten(1), projection.bias)
 
     def patch_positions(self, rows: int, columns: int) -> Tensor:
-        """[P, vision hidden]: the learned position grid stretched over the image, in patch order."""
+        """[P, vision hidden]: the learned position grid interpolated to the image, in patch order."""
         grid = self.vlm.model.visual.pos_embed.weight
         indices, weights = position_grid_weights(rows, columns, self.config.vision)
         taps = F.embedding(torch.from_numpy(indices).to(grid.device), grid)
@@ -131,7 +131,8 @@ class AlpamayoTarget(nn.Module):
         return self.language_model.embed_tokens(token_ids)
 
     def embed_prompt(self, token_ids: Tensor, image_mask: Tensor, image_embeddings: Tensor) -> Tensor:
-        """[B, T] ids -> [B, T, E]; rows where image_mask [B, T] is true come from [V, E] in order."""
+        """[B, T] ids -> [B, T, E]; rows where image_mask [B, T] is True come from image_embeddings [V, E], in
+        order."""
         rows = image_embeddings.to(self.language_model.embed_tokens.weight.dtype)
         return self.embed(token_ids).masked_scatter(image_mask[..., None], rows)
 
@@ -148,11 +149,11 @@ class AlpamayoTarget(nn.Module):
         """One pass over T new tokens after S cached ones.
 
         inputs_embeds: [B, T, E]; position_ids: [3, B, T]
-        mask:          bool, True where a token may look: [B, S + T] at real tokens (and causal among the new
-                       ones), or [B or 1, 1, T, S + T] as it is; None is causal
-        past:          key_values of an earlier pass (not changed)
-        deepstack:     per tapped vision block [V, E], added in order to the first layers' outputs at the rows
-                       where image_mask [B, T] is true
+        mask:          bool, True where a token may attend: [B, S + T] at real tokens (and causal among the new ones),
+                       or [B or 1, 1, T, S + T] as it is; None is causal
+        past:          key_values of an earlier pass (not modified)
+        deepstack:     per tapped vision block [V, E], added in order to the first layers' outputs at the rows where
+                       image_mask [B, T] is True
         """
         model, past = self.language_model, past or []
         visible = _attention_mask(
@@ -189,7 +190,8 @@ class AlpamayoTarget(nn.Module):
     ) -> Tensor:
         """[B, W, expert hidden] -> same, after the final norm.
 
-        Layer i sees the keys and values of the language model's layer i; waypoints see each other both ways.
+        Layer i attends to the keys and values of the language model's layer i; waypoints attend to each other in both
+        directions.
         """
         store = _LayerStore(past)
         rotary = self.expert.rotary_emb(hidden, position_ids)
@@ -217,7 +219,7 @@ class AlpamayoTarget(nn.Module):
         mask: Tensor | None = None,
         steps: int = FLOW_STEPS,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """The states (steps + 1) and velocities (steps) on the way of `sample`."""
+        """The states (steps + 1) and velocities (steps), each [B, W, 2], along the path of `sample`."""
         states, velocities = [noise], []
         for time in flow_times(steps)[:-1]:
             t = torch.full((len(noise), 1, 1), float(time), dtype=noise.dtype, device=noise.device)
@@ -237,7 +239,7 @@ class AlpamayoTarget(nn.Module):
     ) -> Tensor:
         """Squared error [B, W, 2] of the velocity at random noise and flow time.
 
-        action: [B, W, 2] normalised; noise [B, W, 2] and t [B, 1, 1] are drawn where not given.
+        action: [B, W, 2] normalised; noise [B, W, 2] and t [B, 1, 1] are drawn if not given.
         """
         noise = torch.randn_like(action) if noise is None else noise
         t = draw_flow_times(len(action), device=action.device, dtype=action.dtype) if t is None else t
@@ -246,7 +248,7 @@ class AlpamayoTarget(nn.Module):
 
 
 def flow_times(steps: int = FLOW_STEPS) -> np.ndarray:
-    """[steps + 1] float32: 0 … 1."""
+    """[steps + 1] float32 from 0 to 1."""
     return torch.linspace(0, 1, steps + 1).numpy()
 
 
@@ -288,7 +290,7 @@ class FourierFeatures(nn.Module):
 
 
 class ActionNormalization(nn.Module):
-    """The mean and scale of actions, kept as buffers because the released checkpoint carries them."""
+    """Mean and scale of actions, kept as buffers because the released checkpoint contains them."""
 
     def __init__(self, config: ActionSpaceConfig):
         super().__init__()
@@ -305,7 +307,7 @@ def _trunk(in_size: int, config: ActionInputConfig, out_size: int) -> nn.Sequent
 
 
 class _LayerStore:
-    """Stands where transformers expects a cache: joins each layer's new keys and values to the past ones."""
+    """Takes the place of a cache in transformers: joins each layer's new keys and values to the past ones."""
 
     def __init__(self, past: KeyValues):
         self.past = past
@@ -330,7 +332,7 @@ def _vision_attention(attention: nn.Module, hidden: Tensor, cos: Tensor, sin: Te
 
 
 def _attention_mask(mask: Tensor | None, new: int, cached: int, device: torch.device) -> Tensor:
-    """[B or 1, 1, T, S + T] bool, True where a token may look."""
+    """[B or 1, 1, T, S + T] bool, True where a token may attend."""
     if mask is not None and mask.ndim == 4:
         return mask
     causal = torch.ones(new, cached + new, dtype=torch.bool, device=device).tril(cached)[None, None]
@@ -347,12 +349,12 @@ def _expert_mask(mask: Tensor | None, hidden: Tensor, cached: int) -> Tensor:
 
 
 def _scatter_rows(rows: Tensor, row_mask: Tensor) -> Tensor:
-    """[B, T, E]: `rows` [V, E] in order where row_mask [B, T] is true, zero elsewhere."""
+    """[B, T, E]: `rows` [V, E], in order, where row_mask [B, T] is True, zero elsewhere."""
     return rows.new_zeros(*row_mask.shape, rows.shape[-1]).masked_scatter(row_mask[..., None], rows)
 
 
 def _runs_of_equal_grids(grid_thw: Tensor | np.ndarray) -> list[tuple[tuple[int, int], int]]:
-    """((rows, columns), images) of consecutive images of one size."""
+    """((rows, columns), number of images) for each run of consecutive images of one size."""
     runs: list[tuple[tuple[int, int], int]] = []
     for frames, rows, columns in grid_thw.tolist():
         if runs and runs[-1][0] == (rows, columns):
@@ -390,7 +392,7 @@ def _text_arguments(config: TargetConfig) -> dict:
 
 
 def _with_attention(config):
-    """The fused attention kernel of PyTorch, for the config and the ones inside it."""
+    """Selects PyTorch's fused attention kernel for the config and those nested in it."""
     for part in (config, getattr(config, "text_config", None), getattr(config, "vision_config", None)):
         if part is not None:
             part._attn_implementation = "sdpa"

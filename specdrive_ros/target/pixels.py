@@ -1,8 +1,8 @@
-"""Camera frames into the vision model's patches: resize, normalise, cut.
+"""Camera frames to the vision model's patches: resize, normalise, cut.
 
-The resize keeps the aspect ratio within the pixel limits and rounds both sides to whole merge blocks; it is
-bicubic and antialiased in fixed-point arithmetic on 8-bit values, columns first, bit for bit as the
-reference's. Knows no colour spaces (RGB comes in) and no networks.
+The resize keeps the aspect ratio within the pixel limits and rounds both sides to whole merge blocks; it is bicubic
+and antialiased in fixed-point arithmetic on 8-bit values, columns first, bit for bit like the reference. Knows no
+colour spaces (RGB comes in) and no networks.
 """
 
 import math
@@ -22,9 +22,9 @@ _NORMALIZED = ((np.arange(256) - 127.5) / 127.5).astype(
 
 
 def patchify(frames: np.ndarray, config: TargetConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Resize and cut frames [N, H, W, 3] uint8 RGB of one size.
+    """Resizes and cuts frames [N, H, W, 3] uint8 RGB of one size.
 
-    Returns patches [P, 3*2*16*16] float32 and grid_thw [N, 3] int64: (1, patch rows, patch columns) a frame.
+    Returns patches [P, 3*2*16*16] float32 and grid_thw [N, 3] int64: (1, patch rows, patch columns) per frame.
     """
     vision = config.vision
     height, width = fit_size(*frames.shape[1:3], vision.patch_size * vision.spatial_merge_size, config.images)
@@ -34,7 +34,7 @@ def patchify(frames: np.ndarray, config: TargetConfig) -> tuple[np.ndarray, np.n
 
 
 def fit_size(height: int, width: int, block: int, limits: ImageLimits) -> tuple[int, int]:
-    """Height and width in whole blocks, as near as can be to the image's own within the pixel limits."""
+    """Height and width in whole blocks, as close as possible to the image's own within the pixel limits."""
     if min(height, width) < 1 or max(height, width) / min(height, width) > MAX_ASPECT_RATIO:
         raise InputError(
             f"image of {height} x {width} pixels: its sides must not differ over {MAX_ASPECT_RATIO} times"
@@ -88,8 +88,8 @@ def _resample(lines: np.ndarray, size: int) -> np.ndarray:
 
 
 def _banded_product(weights: np.ndarray, lines: np.ndarray) -> np.ndarray:
-    """weights [S, N] @ lines [N, M], block by block: a new sample reads only its neighbourhood. Sums are whole
-    numbers below 2**24, so float32 holds them exactly and their order does not matter."""
+    """weights [S, N] @ lines [N, M], block by block: a new sample only reads its neighbourhood. Sums are integers
+    below 2**24, so float32 represents them exactly and their order does not matter."""
     product = np.empty((len(weights), lines.shape[1]), np.float32)
     for first in range(0, len(weights), _BLOCK):
         block = weights[first : first + _BLOCK]
@@ -101,7 +101,7 @@ def _banded_product(weights: np.ndarray, lines: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=32)
 def _bicubic_weights(size: int, new_size: int) -> tuple[np.ndarray, int]:
-    """[new_size, size] float32: how much of each old sample each new one is, as whole numbers over 2**bits.
+    """[new_size, size] float32: weight of each old sample in each new one, as integers over 2**bits.
 
     The kernel widens when shrinking. The largest weight takes 15 bits, as in 16-bit fixed-point arithmetic.
     """

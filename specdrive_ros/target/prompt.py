@@ -1,6 +1,6 @@
 """The prompt: images camera by camera, the ego's history, the instruction, and the opened chain of causation.
 
-The wording is the released model's; another wording is another model. Knows ids and positions, no pixels.
+The wording is the released model's; other wording would need another model. Knows ids and positions, no pixels.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ USER_TEXT = "output the chain-of-thought reasoning of the driving process, then 
 @dataclass(frozen=True)
 class Prompt:
     """token_ids: [T] int64; position_ids: [3, T] int64; image_rows: [V] rows of image tokens, in image order;
-    rope_delta: what to add to a later token's cache slot to get its position."""
+    rope_delta: added to a later token's cache slot to get its position."""
 
     token_ids: np.ndarray
     position_ids: np.ndarray
@@ -27,7 +27,7 @@ class Prompt:
 
 
 def prompt_text(images: int, history_tokens: int) -> str:
-    """The prompt as the chat template renders it: one placeholder an image and one a history token."""
+    """The prompt as rendered by the chat template: one placeholder per image and one per history token."""
     pictures = "<|vision_start|><|image_pad|><|vision_end|>" * images
     history = "<|traj_history_start|>" + "<|traj_history|>" * history_tokens + "<|traj_history_end|>"
     return (
@@ -39,7 +39,8 @@ def prompt_text(images: int, history_tokens: int) -> str:
 def build_prompt(
     config: TargetConfig, tokenizer: TargetTokenizer, grids: np.ndarray, history_xyz: np.ndarray
 ) -> Prompt:
-    """Ids and positions for images of grids [images, 3] (camera-major) and a history [16, 3] in metres."""
+    """Ids and positions for images with grids [images, 3] (camera by camera) and a history [16, 3] (m, ego frame at
+    t0)."""
     token_ids = placeholder_ids(config, tokenizer, grids)
     token_ids[token_ids == tokenizer.ids["traj_history"]] = tokenizer.history_tokens(history_xyz)
     image_pad = tokenizer.ids["image_pad"]
@@ -48,7 +49,7 @@ def build_prompt(
 
 
 def placeholder_ids(config: TargetConfig, tokenizer: TargetTokenizer, grids: np.ndarray) -> np.ndarray:
-    """[T] int64 with every image token in place and the history still placeholders."""
+    """[T] int64 with every image token in place, and placeholders for the history."""
     grids = np.asarray(grids, np.int64).reshape(-1, 3)
     ids = np.array(
         tokenizer.encode(prompt_text(len(grids), config.vocabulary.tokens_per_history_traj)), np.int64

@@ -1,9 +1,9 @@
 """The released JSON layout of a checkpoint folder: read into a `TargetConfig`, written from one.
 
 `config.json` beside the weights says what the reasoning model adds (tokens, expert, action space), and
-`vlm_name_or_path` in it names the folder of the vision-language backbone, whose own `config.json` says the
-rest. Nothing is fetched and nothing is guessed: a value that is missing or of another type is an
-`InputError`. What the values must be to one another, the configs check themselves.
+`vlm_name_or_path` in it names the folder of the vision-language backbone, whose own `config.json` has the rest.
+Nothing is downloaded and nothing is guessed: a missing value or one of a wrong type raises `InputError`. Relations
+between values are checked by the configs themselves.
 """
 
 import json
@@ -26,11 +26,11 @@ from specdrive_ros.target.config import (
     require,
 )
 
-PACKAGE = "alpamayo_r1"  # the release's, in its class names
+PACKAGE = "alpamayo_r1"  # the release's package, in its class names
 
 
 def read_config(folder: str | Path) -> TargetConfig:
-    """The config of a checkpoint folder and of the backbone it names."""
+    """The config of a checkpoint folder and of the backbone it names. Raises `InputError`."""
     folder = Path(folder)
     where = str(folder / "config.json")
     released = read_json(folder / "config.json", "the checkpoint's config")
@@ -56,7 +56,8 @@ def read_config(folder: str | Path) -> TargetConfig:
 
 
 def find_backbone(folder: Path, name: str) -> Path:
-    """The backbone's folder: `name` inside the checkpoint folder, else beside it, else a path of its own."""
+    """The backbone's folder: `name` inside the checkpoint folder, else beside it, else as a path. Raises
+    `InputError`."""
     beside = folder.parent / Path(name).name
     for candidate in (folder / name, folder.parent / name, Path(name), folder / Path(name).name, beside):
         if (candidate / "config.json").is_file():
@@ -74,7 +75,7 @@ def write_configs(
     base_vocab_size: int,
     base_token_ids: dict[str, int],
 ) -> None:
-    """Write `config.json` and `backbone/config.json` in the released layout; `read_config` reads them.
+    """Writes `config.json` and `backbone/config.json` in the released layout, which `read_config` reads.
 
     traj_token_ids: ids of the trajectory placeholders and brackets (`TargetTokenizer.trajectory_ids`).
     base_token_ids: ids of `<|image_pad|>`, `<|vision_start|>` … in the base vocabulary.
@@ -89,8 +90,8 @@ def write_configs(
 
 
 def read_json(path: Path, what: str) -> dict:
-    """The JSON object in a file; an error says what the file should be."""
-    if path.is_fifo():  # which would wait for ever
+    """The JSON object in a file; the `InputError` says what the file should be."""
+    if path.is_fifo():  # reading it would wait forever
         raise InputError(f"{path} is a pipe; it should be {what}")
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
@@ -109,14 +110,14 @@ def _take(source: dict, name: str, where: str) -> object:
 
 
 def _section(source: dict, name: str, where: str) -> tuple[dict, str]:
-    """An object inside `source` and the place to name in errors."""
+    """An object inside `source`, and the place to name in errors."""
     section, where = _take(source, name, where), f"{where} {name}"
     require(isinstance(section, dict), where, "must be an object", section)
     return section, where
 
 
 def _parse(kind: type, source: dict, where: str):
-    """A config dataclass from the keys of the same names; every one must be there."""
+    """A config dataclass from the keys of the same names, all of which must be there."""
     return kind(
         **{
             item.name: _typed(_take(source, item.name, where), item.type, f"{where} {item.name}")
@@ -165,12 +166,12 @@ def _vision_config(backbone: dict, where: str) -> VisionConfig:
 
 
 def _defaults(kind: type, *names: str) -> dict:
-    """What a config takes for values that the files may leave out."""
+    """Defaults of a config for values that the files may leave out."""
     return {name: getattr(kind, name) for name in names}
 
 
 def _expert_config(source: dict, where: str, text: TextConfig) -> ExpertConfig:
-    """The expert's overrides of the text config; what it does not override it takes from there."""
+    """The expert's overrides of the text config; everything else is taken from there."""
     for name in ("num_hidden_layers", "num_key_value_heads"):
         needed = getattr(text, name)
         require(

@@ -1,8 +1,8 @@
-"""Where tokens and patches stand: M-RoPE positions, rotary tables, the vision model's position grid.
+"""Positions of tokens and patches: M-RoPE positions, rotary tables, the vision model's position grid.
 
-NumPy only; every runtime feeds its networks from here. Axes are (time, height, width). Text advances all
-three together; the tokens of an image share one time and count rows and columns from there. Tables are
-float32 because the reference computes them so whatever the model's dtype.
+NumPy only; every runtime gets them from here. Axes are (time, height, width). Text advances all three together; the
+tokens of an image share one time and count rows and columns from there. Tables are float32 because the reference
+computes them so whatever the model's dtype.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from specdrive_ros.target.config import TextConfig, VisionConfig
 def prompt_positions(
     token_ids: np.ndarray, image_token_id: int, grids: np.ndarray, merge: int
 ) -> tuple[np.ndarray, int]:
-    """Positions of a prompt's tokens and what to add to a cache slot to get the position of a later token.
+    """Positions of a prompt's tokens, and what to add to a cache slot to get the position of a later token.
 
     token_ids: [T], image placeholders expanded; grids: [images, 3] patches (1, rows, columns) per image.
     Returns [3, T] int64 and rope_delta = largest position + 1 - T.
@@ -50,7 +50,7 @@ def rotary_tables(position_ids: np.ndarray, text: TextConfig) -> tuple[np.ndarra
 
 
 def frequency_axes(mrope_section: tuple[int, int, int]) -> np.ndarray:
-    """The axis each rotary frequency turns with: time, height, width, time, … until a section is used up."""
+    """The axis of each rotary frequency: time, height, width, time, … until a section is used up."""
     axes = np.zeros(sum(mrope_section), np.int64)
     for axis in (1, 2):
         axes[axis : 3 * mrope_section[axis] : 3] = axis
@@ -76,7 +76,7 @@ def vision_rotary_tables(rows: int, columns: int, vision: VisionConfig) -> tuple
 
 
 def position_grid_weights(rows: int, columns: int, vision: VisionConfig) -> tuple[np.ndarray, np.ndarray]:
-    """How the learned position grid is stretched over an image: four entries and weights per patch.
+    """How the learned position grid is interpolated over an image: four entries and weights per patch.
 
     Returns indices [patches, 4] into the flattened grid and bilinear weights [patches, 4] (corners aligned).
     """
@@ -92,7 +92,7 @@ def position_grid_weights(rows: int, columns: int, vision: VisionConfig) -> tupl
 
 
 def _linear_taps(index: np.ndarray, count: int, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Grid entries below and above each of evenly spread points, and the upper one's weight."""
+    """Grid entries below and above each of evenly spaced points, and the upper one's weight."""
     place = np.linspace(0, side - 1, count, dtype=np.float32)[index]
     low = place.astype(np.int64)
     return low, np.minimum(low + 1, side - 1), place - low.astype(np.float32)
@@ -104,7 +104,7 @@ def _frequencies(size: int, theta: float) -> np.ndarray:
 
 
 def _next_grid(grids: np.ndarray, merge: int, image_tokens: int) -> list[tuple[int, int]]:
-    """(rows, columns) of merged tokens per image; the caller's placeholders must be as many."""
+    """(rows, columns) of merged tokens per image. Raises ValueError if there are not as many placeholders."""
     merged = [
         (int(rows) // merge, int(columns) // merge)
         for frames, rows, columns in np.asarray(grids)

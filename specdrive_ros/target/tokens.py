@@ -1,8 +1,8 @@
-"""Words, special tokens and trajectory bins as ids.
+"""Text, special tokens and trajectory bins as ids.
 
-The release names a base tokenizer; the reasoning model adds `<i0>` … (future bins, then history bins) and
-the special tokens below, in this order. A tokenizer that has them already is used as it is; either way the
-ids must be those that the checkpoint's config expects. Knows neither images nor networks.
+The release names a base tokenizer; the reasoning model adds `<i0>` … (future bins, then history bins) and the special
+tokens below, in this order. A tokenizer that already has them is used as it is; either way the ids must be those that
+the checkpoint's config expects. Knows neither images nor networks.
 """
 
 import hashlib
@@ -65,8 +65,8 @@ class TargetTokenizer:
 
     ids:        special token name (`cot_end`, `traj_future_start`, `image_pad` …) -> id
     base_ids:   token of the base vocabulary (`<|im_end|>` …) -> id
-    size:       entries of the whole vocabulary
-    base_size:  entries before `<i0>`
+    size:       number of entries in the whole vocabulary
+    base_size:  number of entries before `<i0>`
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class TargetTokenizer:
 
     @classmethod
     def load(cls, source: TargetConfig | str | Path) -> "TargetTokenizer":
-        """The tokenizer of a checkpoint (its config or folder): beside the weights, else the backbone's.
+        """The tokenizer of a checkpoint (its config or folder): the one beside the weights, else the backbone's.
 
-        Its ids must be those of the config.
+        Raises `InputError` unless its ids are those of the config.
         """
         config = source if isinstance(source, TargetConfig) else TargetConfig.load(source)
         path = find_tokenizer(config.folder, config.backbone_folder)
@@ -104,12 +104,12 @@ class TargetTokenizer:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids of a text and for each the characters (start, end) it stands for."""
+        """Ids of a text, and for each the character range (start, end) it stands for."""
         encoding = self.tokenizer.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
     def decode(self, token_ids) -> str:
-        """Text of ids, special tokens included."""
+        """Text for ids, special tokens included."""
         return self.tokenizer.decode([int(token) for token in token_ids], skip_special_tokens=False)
 
     def reasoning(self, token_ids) -> str:
@@ -122,7 +122,7 @@ class TargetTokenizer:
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hex digits that tell one vocabulary from another."""
+        """16 hex digits that identify a vocabulary."""
         vocabulary = sorted(self.tokenizer.get_vocab(with_added_tokens=True).items())
         return hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest()[:16]
 
@@ -136,7 +136,7 @@ class TargetTokenizer:
 
     @property
     def trajectory_ids(self) -> dict[str, int]:
-        """Ids of the trajectory placeholders and their brackets, by the names `config.json` uses."""
+        """Ids of the trajectory placeholders and their brackets, by the names in `config.json`."""
         return {name: self.ids[f"traj_{name}"] for name in TRAJECTORY_TOKENS}
 
     def trajectory_mask(self) -> np.ndarray:
@@ -155,7 +155,7 @@ class TargetTokenizer:
         return (offset >= 0) & (offset < self.history.num_bins)
 
     def check(self, config: TargetConfig, where: Path) -> None:
-        """Raise `InputError` unless the ids are those that the checkpoint was trained with."""
+        """Raises `InputError` unless the ids are those that the checkpoint was trained with."""
         expected = config.vocabulary.traj_token_start_idx
         if self.base_size != expected:
             raise InputError(
@@ -183,7 +183,7 @@ def special_token(name: str) -> str:
 
 
 def extend_base_tokenizer(base: Tokenizer, trajectory_tokens: int = 4000) -> Tokenizer:
-    """A copy of the backbone's tokenizer with `<i0>` … and the special tokens it has not got appended."""
+    """A copy of the backbone's tokenizer with `<i0>` … and the special tokens appended that it lacks."""
     extended = Tokenizer.from_str(base.to_str())
     extended.add_tokens([AddedToken(f"<i{index}>", normalized=True) for index in range(trajectory_tokens)])
     extended.add_special_tokens(
@@ -202,16 +202,16 @@ def find_tokenizer(folder: Path, backbone_folder: Path) -> Path:
 def read_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain Exception for every fault of the file
+    except Exception as error:  # the library raises plain Exception for every fault in the file
         raise InputError(
             f"{path} is no tokenizer ({error}); it should be a tokenizer.json of the tokenizers library"
         ) from None
 
 
 def history_bins(xyz: np.ndarray, config: HistoryTokenizerConfig) -> np.ndarray:
-    """Bins [..., 3 * poses] of the steps between positions [..., poses, 3], the first from the origin.
+    """Bins [..., 3 * poses] of the steps between positions [..., poses, 3] in metres, the first from the origin.
 
-    Float32 like the reference, so that a value on the border of two bins falls to the same side.
+    Float32 like the reference, so that a value on the border of two bins falls on the same side.
     """
     xyz = np.asarray(xyz, np.float32)
     low, high = np.float32(config.ego_xyz_min), np.float32(config.ego_xyz_max)
@@ -220,7 +220,7 @@ def history_bins(xyz: np.ndarray, config: HistoryTokenizerConfig) -> np.ndarray:
 
 
 def history_positions(bins: np.ndarray, config: HistoryTokenizerConfig) -> np.ndarray:
-    """Positions [..., poses, 3] float32, metres, that bins [..., 3 * poses] stand for."""
+    """Positions [..., poses, 3] float32, metres, that bins [..., 3 * poses] represent."""
     low, high = np.float32(config.ego_xyz_min), np.float32(config.ego_xyz_max)
     steps = _bin_centres(np.reshape(bins, (*np.shape(bins)[:-1], -1, 3)), low, high, config.num_bins)
     return np.cumsum(steps, axis=-2, dtype=np.float32)
@@ -234,7 +234,7 @@ def future_bins(action: np.ndarray, config: FutureTokenizerConfig) -> np.ndarray
 
 
 def future_action(bins: np.ndarray, config: FutureTokenizerConfig) -> np.ndarray:
-    """The action [..., waypoints, 2] float32 that bins [..., 2 * waypoints] stand for."""
+    """The action [..., waypoints, 2] float32 that bins [..., 2 * waypoints] represent."""
     pairs = np.reshape(bins, (*np.shape(bins)[:-1], -1, 2))
     return _bin_centres(pairs, np.float32(config.dims_min), np.float32(config.dims_max), config.num_bins)
 

@@ -1,8 +1,8 @@
 """The unicycle action space: accelerations and curvatures to a trajectory, and back by least squares.
 
-NumPy float64 throughout, any leading dimensions. Poses are in the ego frame at t0 (x forward, y left, z up);
-the rollout starts at the origin with heading 0 whatever the history ends with, only its last height is kept.
-Nothing is clipped: speed may turn negative, `within_bounds` is for whoever wants to know.
+NumPy float64 throughout, any leading dimensions. Poses are in the ego frame at t0 (x forward, y left, z up); the
+rollout starts at the origin with heading 0 whatever the history ends with; only its last height is kept. Nothing is
+clipped: speed may become negative; use `within_bounds` to check.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from specdrive_ros.target.config import ActionSpaceConfig
 
 @dataclass(frozen=True)
 class Trajectory:
-    """W waypoints, the first one step after t0, and what drives there.
+    """W waypoints, the first one step after t0, and the motion that leads there.
 
     xyz:                [..., W, 3] metres
     yaw:                [..., W] radians, not wrapped
@@ -39,7 +39,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class FittedAction:
-    """What the inverse finds.
+    """The result of the inverse.
 
     action:     [..., W, 2] in the network's units
     physical:   [..., W, 2] the same in m/s² and 1/m
@@ -66,7 +66,7 @@ def denormalize(space: ActionSpaceConfig, action: np.ndarray) -> np.ndarray:
 
 
 def within_bounds(space: ActionSpaceConfig, action: np.ndarray) -> np.ndarray:
-    """[...] bool: every waypoint of an action [..., W, 2] in the network's units is within the bounds."""
+    """[...] bool: whether every waypoint of an action [..., W, 2] in the network's units is within the bounds."""
     physical = denormalize(space, action)
     low = np.array([space.accel_bounds[0], space.curvature_bounds[0]])
     high = np.array([space.accel_bounds[1], space.curvature_bounds[1]])
@@ -76,10 +76,10 @@ def within_bounds(space: ActionSpaceConfig, action: np.ndarray) -> np.ndarray:
 def action_to_trajectory(
     space: ActionSpaceConfig, action: np.ndarray, v0: np.ndarray, z: np.ndarray = 0.0
 ) -> Trajectory:
-    """Roll out an action [..., W, 2] in the network's units from speed v0 [...] in m/s, at height z [...].
+    """Rolls out an action [..., W, 2] in the network's units from speed v0 [...] in m/s, at height z [...].
 
-    Acceleration is constant during a step; heading turns with the distance of the step; position is the
-    trapezoid of the velocities at both ends.
+    Acceleration is constant during a step; heading turns with the distance of the step; position integrates the
+    velocities by the trapezoidal rule.
     """
     physical, dt = denormalize(space, action), space.dt
     acceleration, curvature = physical[..., ACCELERATION], physical[..., CURVATURE]
@@ -108,10 +108,10 @@ def trajectory_to_action(
     future_xyz: np.ndarray,
     future_rotation: np.ndarray,
 ) -> FittedAction:
-    """The smooth action whose rollout is nearest a future [..., W, 3], [..., W, 3, 3] after a history.
+    """The smooth action whose rollout is closest to a future [..., W, 3], [..., W, 3, 3] after a history.
 
-    Heading comes from the rotations and is 0 at t0, speed from the steps projected on it and begins with the
-    history's; both are differentiated with penalties on roughness.
+    Heading comes from the rotations and is 0 at t0; speed comes from the steps projected on the heading and begins
+    with the history's; both are differentiated with penalties on roughness.
     """
     v0 = speed_at_t0(space, history_xyz, history_rotation)
     positions = np.concatenate([np.asarray(history_xyz, np.float64)[..., -1:, :], future_xyz], axis=-2)
@@ -127,7 +127,7 @@ def trajectory_to_action(
 
 
 def smooth_heading(space: ActionSpaceConfig, rotation: np.ndarray) -> np.ndarray:
-    """Heading [..., W + 1] in radians, 0 at t0, smooth and near the yaw of rotations [..., W, 3, 3]."""
+    """Heading [..., W + 1] in radians, 0 at t0, smooth and close to the yaw of rotations [..., W, 3, 3]."""
     yaw = np.unwrap(yaw_from_matrix(rotation), axis=-1)
     count = yaw.shape[-1]
     normal = _roughness(count + 1, 3, space.theta_lambda, space.dt)[1:, 1:] + (
@@ -141,7 +141,7 @@ def _fit_speed(
 ) -> np.ndarray:
     """Speeds [..., N + 1] whose trapezoids along a heading [..., N + 1] give steps [..., N, 2] in metres.
 
-    With `first` [...] the first speed is given, else it is found too.
+    With `first` [...], the first speed is fixed to it, otherwise it is fitted too.
     """
     count = steps.shape[-2]
     direction = np.stack([np.cos(heading), np.sin(heading)], axis=-1)  # [..., N + 1, 2]
@@ -164,14 +164,14 @@ def _fit_speed(
 
 
 def _fit_ratio(factor: np.ndarray, product: np.ndarray, weight: float, ridge: float, dt: float) -> np.ndarray:
-    """x [..., N] with factor * x near product and small second differences."""
+    """x [..., N] with factor * x close to product and small second differences."""
     count = factor.shape[-1]
     normal = np.eye(count) * (factor**2)[..., None] + _roughness(count, 2, weight, dt) + ridge * np.eye(count)
     return _solve(normal, factor * product)
 
 
 def _roughness(count: int, order: int, weight: float, dt: float) -> np.ndarray:
-    """[count, count] penalty on differences of an order of a series sampled every dt."""
+    """[count, count] penalty on differences of the given order in a series sampled every dt."""
     differences = np.diff(np.eye(count), order, axis=0)
     return weight / dt ** (2 * order) * differences.T @ differences
 

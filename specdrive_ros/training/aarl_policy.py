@@ -1,10 +1,10 @@
-"""A draft as a policy: what it would write ahead of places in a text, sampled, and how probable it finds it.
+"""A draft as a policy: it samples tokens ahead of given positions in a text and says how probable they are.
 
-A state is a place in the target's own answer: the newest token there is true, so are the target's states before it;
-the next n tokens are the draft's. EAGLE-3 writes them one after the other on its own hidden states; DFlash fills its
-slots at once, so its words are independent of each other. Knows no reward and no optimiser.
+A state is a position in the target's own answer: the newest token and the target's states before it are the target's
+own; the next n tokens are the draft's. EAGLE-3 writes them one after another on its own hidden states; DFlash fills
+its slots at once, so its tokens are independent of each other. Knows no reward and no optimiser.
 
-Letters: B samples, S tokens, A states a sample, R rollouts a state, n tokens ahead, W words of the draft.
+Letters: B samples, S tokens, A states per sample, R rollouts per state, n tokens ahead, W draft vocabulary.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from specdrive_ros.training.dflash_training import HIDDEN, block_rotary, make_bl
 from specdrive_ros.training.eagle3_training import ahead_weights, mix_ahead, shifted
 from specdrive_ros.training.frozen_target import FrozenTarget
 
-Pick = Callable[[Tensor, int], Tensor]  # log-probabilities [B, A, R, W] of step i -> places of words [B, A, R]
+Pick = Callable[[Tensor, int], Tensor]  # log-probabilities [B, A, R, W] of step i -> vocabulary indices [B, A, R]
 
 
 @dataclass(frozen=True)
 class States:
-    """anchors [B, A]: index of the newest token; keep [B, A]: states that are none are padding; tokens [B, A, n]: the
-    target's next ones; real [B, A, n]: whether there is such a token."""
+    """anchors [B, A]: index of the newest token; keep [B, A]: False for padding; tokens [B, A, n]: the target's next
+    tokens; real [B, A, n]: whether such a token exists."""
 
     anchors: Tensor
     keep: Tensor
@@ -45,41 +45,41 @@ class States:
 
 
 class DraftPolicy(nn.Module):
-    """What both kinds share. word_ids: [W] the target's ids of the words."""
+    """The common base of both kinds of draft. word_ids: [W] target ids of the draft's vocabulary."""
 
     def __init__(self, draft: DFlash | Eagle3, target: FrozenTarget, word_ids: Tensor):
         super().__init__()
-        self.draft, self.target = draft, [target]  # in a list: it is not trained
+        self.draft, self.target = draft, [target]  # in a list, so that it is not trained
         self.rope, self.word_ids = draft.config.make_rope(), word_ids
         self.word_places = torch.full((draft.config.vocab_size,), -1)
         self.word_places[word_ids] = torch.arange(len(word_ids))
 
     def places(self, states: States) -> Tensor:
-        """[B, A, n] of the target's tokens among the words; -1 where there is none."""
+        """[B, A, n] indices of the target's tokens in the draft's vocabulary; -1 if there is none."""
         return torch.where(states.real, self.word_places[states.tokens], -1)
 
     def forward(self, batch: dict[str, Tensor], states: States, tokens: Tensor) -> Tensor:
-        """Log-probabilities [B, A, R, n, W] when tokens [B, A, R, n] are written ahead."""
+        """Log-probabilities [B, A, R, n, W] along the tokens [B, A, R, n] written ahead."""
         raise NotImplementedError
 
     def sample(self, batch: dict[str, Tensor], states: States, rollouts: int, generator: torch.Generator) -> Tensor:
-        """[B, A, R, n] ids drawn from the policy."""
+        """[B, A, R, n] token ids sampled from the policy."""
         raise NotImplementedError
 
     def first_choices(self, batch: dict[str, Tensor], states: States) -> Tensor:
-        """[B, A, n] bool: behind the target's own tokens, the draft's first choice is the next one."""
+        """[B, A, n] bool: whether the draft's first choice after the target's own tokens is the target's next one."""
         log_probs = self(batch, states, states.tokens[:, :, None])
         return log_probs[:, :, 0].argmax(-1) == self.places(states)
 
 
 class DFlashPolicy(DraftPolicy):
-    """words: ids the target may write."""
+    """words: ids that the target may write."""
 
     def __init__(self, draft: DFlash, target: FrozenTarget, words: np.ndarray):
         super().__init__(draft, target, torch.from_numpy(np.asarray(words)))
 
     def slots(self, batch: dict[str, Tensor], states: States) -> Tensor:
-        """Log-probabilities [B, A, n, W]; n less than the block leaves its last slots out."""
+        """Log-probabilities [B, A, n, W]; if n is less than the block's slots, the last ones are left out."""
         config, count = self.draft.config, states.tokens.shape[-1]
         blocks = make_blocks(
             batch["token_ids"],
@@ -142,7 +142,9 @@ class Eagle3Policy(DraftPolicy):
         pick: Pick,
         forced: Tensor | None = None,
     ) -> tuple[list[Tensor], Tensor]:
-        """Log-probabilities of each step [B, A, R, W], and the ids written [B, A, R, n]: those picked, or `forced`."""
+        """Log-probabilities of each step [B, A, R, W], and the token ids written [B, A, R, n]: those picked, or
+        `forced`.
+        """
         chain = Eagle3Chain(self, batch, states, rollouts)
         found, written = [], []
         for step in range(ahead):
@@ -158,8 +160,8 @@ class Eagle3Policy(DraftPolicy):
 
 
 class Eagle3Chain:
-    """The draft running ahead from every state at once. hidden [B, T, E] of the newest step, T = A * R; weights: of
-    each step [B, H, G, T, S + step], for whoever wants to know where it looked."""
+    """The draft running ahead from every state at once. hidden: [B, T, E] of the newest step, T = A * R; weights:
+    attention weights of each step [B, H, G, T, S + step]."""
 
     def __init__(self, policy: Eagle3Policy, batch: dict[str, Tensor], states: States, rollouts: int):
         self.policy, self.layer = policy, policy.draft.midlayer
@@ -168,14 +170,14 @@ class Eagle3Chain:
         joined = self.layer.joined(policy.target[0].embed(shifted(batch["token_ids"])), fused)
         self.rows = (
             (states.anchors - 1).clamp(min=0).repeat_interleave(rollouts, 1)
-        )  # of the token before the newest, [B, T]
+        )  # row of the token before the newest, [B, T]
         self.positions = batch["positions"]
         self.base = self.layer.self_attn.rows(joined, self._tables_of_all())
         self.mask = self._mask(joined.shape[1])
         self.hidden = self._attended(_rows(fused, self.rows), _rows(joined, self.rows))
 
     def advance(self, tokens: Tensor) -> None:
-        """One step behind tokens [B, T]."""
+        """Advances one step, given the tokens [B, T] just written."""
         self.step += 1
         joined = self.layer.joined(self.policy.target[0].embed(tokens), self.hidden)
         self.own.append(self.layer.self_attn.rows(joined, self._tables()))
@@ -188,7 +190,7 @@ class Eagle3Chain:
         return self.layer.finish(hidden, mix_ahead(attention, weights, self.base, self.own))
 
     def _mask(self, size: int) -> Tensor:
-        """[B, T, S] additive: the rows up to that of the token before the newest."""
+        """[B, T, S] additive mask: rows up to that of the token before the newest are visible."""
         seen = torch.arange(size) <= self.rows[..., None]
         return torch.zeros(seen.shape).masked_fill(~seen, HIDDEN)
 
@@ -199,7 +201,7 @@ class Eagle3Chain:
         return _tables(rope, self._all)
 
     def _tables(self) -> Rotary:
-        """Of the rows that run ahead, `step` places further than their own."""
+        """Rotary tables of the rows that run ahead, `step` positions after their own."""
         chosen = np.take_along_axis(self._all, self.rows[None].numpy().repeat(3, 0), axis=2)
         return _tables(self.policy.rope, chosen + self.step)
 
@@ -211,15 +213,16 @@ def make_policy(draft: DFlash | Eagle3, target: FrozenTarget) -> DraftPolicy:
 
 
 def run_lengths(right: Tensor) -> Tensor:
-    """[...] leading ones of [..., n] bool: tokens accepted of a proposal."""
+    """[..., n] bool -> [...] number of leading True values: tokens of a proposal that are accepted."""
     return torch.cumprod(right.long(), -1).sum(-1)
 
 
 def passes_of(runs: np.ndarray) -> int:
-    """Passes of the target that a text takes. runs [N]: tokens accepted behind each of its tokens, were it the newest.
+    """Target passes that decoding a text takes. runs [N]: draft tokens accepted after each of its tokens, were it the
+    newest.
 
     The first token comes with the prefill; a pass accepts a run and adds the target's own token; a closing token that
-    the target had to write itself takes a pass of its own, for its row in the cache.
+    the target wrote itself takes one more pass, for its row in the cache.
     """
     newest, passes, end = 0, 0, len(runs) - 1
     while True:
@@ -231,7 +234,7 @@ def passes_of(runs: np.ndarray) -> int:
 
 
 def _rows(values: Tensor, rows: Tensor) -> Tensor:
-    """[B, S, E] at rows [B, T] -> [B, T, E]."""
+    """values [B, S, E] at rows [B, T] -> [B, T, E]."""
     return values.gather(1, rows[..., None].expand(-1, -1, values.shape[-1]))
 
 

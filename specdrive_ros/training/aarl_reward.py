@@ -1,8 +1,8 @@
-"""What a rollout of a draft is worth: how little its tokens, where they differ from the target's, disturb the plan.
+"""The reward of a draft's rollout: how little its tokens, where they differ from the target's, change the plan.
 
-The rollout takes its place in the target's own answer, the target's words follow behind it, and the action head plans
-behind both texts from the same noise. Identical tokens cost nothing and need no plan; a text that cannot be closed gets
-the floor. Tokens the target would accept add a length term. Knows no network: a `TrajectorySource` plans.
+The rollout replaces part of the target's own answer, the rest of that answer follows it, and the action head plans
+from both texts with the same noise. Identical tokens cost nothing and need no plan; a text that cannot be closed gets
+the floor. Tokens the target would accept add a length term. Knows no network: a `TrajectorySource` makes the plans.
 """
 
 import json
@@ -20,24 +20,25 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.target.config import require
 
 Text = tuple[int, ...]
-Request = tuple[int, Text]  # sample number, the whole answer with its closing tokens
+Request = tuple[int, Text]  # sample number, the whole answer including its closing tokens
 
 
 class TrajectorySource(Protocol):
-    """Any target: a flow-matching head, or action tokens behind the reasoning that are looked up in a codebook."""
+    """Any target: with a flow-matching head, or with action tokens after the reasoning that index a codebook."""
 
     def trajectories(self, requests: Sequence[Request]) -> np.ndarray:
-        """[requests, W, 3] x, y (m) and yaw (rad) in the ego frame at t0 of the plans behind these answers.
+        """[requests, W, 3] x, y (m) and yaw (rad) in the ego frame at t0: the plans that follow these answers.
 
-        All from one noise: two requests differ by their texts alone, and the same request has the same plan.
+        All use the same noise: two requests of one sample differ only in their text, and equal requests give equal
+        plans.
         """
 
 
 @dataclass(frozen=True)
 class RewardScale:
-    """ade_m, heading_rad: a mean displacement, and a turn of the last heading, that cost 1 each
+    """ade_m, heading_rad: the mean displacement, and the change of the last heading, that cost 1 each
     floor:  reward of a text that cannot be closed; no disturbance costs more
-    length: reward of a rollout all of whose tokens are accepted, in proportion for fewer
+    length: bonus when all tokens of a rollout are accepted, proportionally less for fewer
     """
 
     ade_m: float = 1.0
@@ -52,28 +53,28 @@ class RewardScale:
         require(self.length >= 0, "train aarl length", "must be 0 or more", self.length)
 
     def of_disturbance(self, ade_m: float, heading_rad: float) -> float:
-        """0 for none, down to the floor."""
+        """0 for no disturbance, down to the floor."""
         return max(self.floor, -ade_m / self.ade_m - heading_rad / self.heading_rad)
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """ade_m: mean distance between two plans' waypoints; heading_rad: between their last headings, 0 to pi."""
+    """ade_m: mean distance between two plans' waypoints; heading_rad: angle between their last headings, 0 to pi."""
 
     ade_m: float
     heading_rad: float
 
     @classmethod
     def between(cls, own: np.ndarray, other: np.ndarray) -> "Disturbance":
-        """Of plans [W, 3]."""
+        """From two plans [W, 3] x, y, yaw (m, m, rad)."""
         ade_m = float(np.linalg.norm(own[:, :2] - other[:, :2], axis=-1).mean())
         turn = float(own[-1, 2] - other[-1, 2])
         return cls(ade_m, abs(math.remainder(turn, 2 * math.pi)))
 
 
 def closed_text(answer: Text, newest: int, rollout: Sequence[int], rules: ReasoningRules) -> Text | None:
-    """The target's answer with a rollout behind its token number `newest`, the target's words behind that; ended where
-    the rollout ends it. None where it holds what may not be written or is not closed by its two last tokens."""
+    """The target's answer with the tokens after its token number `newest` replaced by a rollout; cut off where the
+    rollout ends it. None if it has forbidden tokens, is too long, or does not end in the two closing tokens."""
     first, last = newest + 1, newest + 1 + len(rollout)
     text = [*answer[:first], *rollout, *answer[last:]]
     if rollout and rollout[-1] == rules.cot_end:
@@ -86,7 +87,7 @@ def closed_text(answer: Text, newest: int, rollout: Sequence[int], rules: Reason
 
 
 def accepted(answer: Text, newest: int, rollout: Sequence[int]) -> int:
-    """Leading tokens of a rollout that are the target's."""
+    """Number of leading tokens of a rollout that equal the target's."""
     count = 0
     for token, own in zip(rollout, answer[newest + 1 :]):
         if token != own:
@@ -96,7 +97,7 @@ def accepted(answer: Text, newest: int, rollout: Sequence[int]) -> int:
 
 
 class Rewards:
-    """Rewards of rollouts; what a text does to a plan is asked once and kept, by sample and token sequence."""
+    """Rewards of rollouts. What a text does to a plan is computed once and kept, by sample and token sequence."""
 
     def __init__(self, source: TrajectorySource, rules: ReasoningRules, scale: RewardScale, batch: int = 32):
         self.source, self.rules, self.scale, self.batch = source, rules, scale, batch
@@ -105,9 +106,10 @@ class Rewards:
         self.asked = 0
 
     def of(self, rollouts: Sequence[tuple[int, Text, int, Sequence[int]]]) -> np.ndarray:
-        """[rollouts] of (sample number, the target's answer, number of the newest token in it, tokens ahead).
+        """[rollouts] rewards of (sample number, the target's answer, index of the newest token in it, tokens of the
+        rollout).
 
-        Tokens ahead are as many as the answer has there, or fewer.
+        A rollout has at most as many tokens as the answer has left.
         """
         texts = [self._text(answer, newest, tokens) for _, answer, newest, tokens in rollouts]
         self._learn(
@@ -120,7 +122,7 @@ class Rewards:
         return np.array([self._reward(rollout, text) for rollout, text in zip(rollouts, texts)])
 
     def _text(self, answer: Text, newest: int, tokens: Sequence[int]) -> Text | None:
-        """The target's own tokens are its own answer, however that was closed."""
+        """The target's own answer if all tokens are its own, however that answer was closed."""
         same = accepted(answer, newest, tokens) == len(tokens)
         return answer if same else closed_text(answer, newest, tokens, self.rules)
 
@@ -133,7 +135,7 @@ class Rewards:
         return self.scale.of_disturbance(apart.ade_m, apart.heading_rad) + self.scale.length * share
 
     def _learn(self, wanted: Iterable[tuple[int, Text, Text]]) -> None:
-        """Plans of texts not known yet, and of the answers they are compared with, as many a pass as `batch`."""
+        """Plans for texts not known yet, and for the answers they are compared with, `batch` per pass."""
         new = {(number, text): answer for number, answer, text in wanted if (number, text) not in self.known}
         own = {number: (number, answer) for (number, _), answer in new.items() if number not in self._own_plans}
         for number, plan in zip(own, self._plans(list(own.values()))):
@@ -147,7 +149,8 @@ class Rewards:
             yield from self.source.trajectories(requests[start : start + self.batch])
 
     def save(self, path: Path) -> None:
-        """What is known, so that a run that goes on has the very same numbers, whatever batches they came in."""
+        """Saves what is known, so that a resumed run has exactly the same numbers, whatever batches they were computed
+        in."""
         known = [[number, list(text), each.ade_m, each.heading_rad] for (number, text), each in self.known.items()]
         own = [[number, plan.tolist()] for number, plan in self._own_plans.items()]
         unfinished = path.with_suffix(".unfinished")

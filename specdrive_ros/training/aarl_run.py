@@ -1,6 +1,6 @@
-"""One run of action-aware RL: a target, a distilled draft and scenes in, a post-trained draft and its curve out.
+"""One run of action-aware RL: takes a target, a distilled draft and scenes; makes a post-trained draft and its curve.
 
-out/config.json, out/model.safetensors   the draft, as `train draft` writes one
+out/config.json, out/model.safetensors   the draft, in the format of `train draft`
 out/run/                                 state, known rewards, curve.jsonl, TensorBoard, training.json
 """
 
@@ -41,13 +41,13 @@ from specdrive_ros.training.run_record import check_run_record
 from specdrive_ros.training.samples import SampleSet
 from specdrive_ros.training.scenes import Shard, open_shards
 
-FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run goes on
-CHECKED = 32  # cached samples that are held against the scenes
+FREE_TO_CHANGE = ("steps", "evaluate_every", "save_every")  # when a run is resumed
+CHECKED = 32  # number of cached samples compared with the scenes
 
 
 class AarlRun:
-    """model: the target; draft: folder of the distilled one; data: scenes; features: where the target's states are
-    cached, `count` of them where none are yet; out: the finished draft."""
+    """model: the target; draft: folder of the distilled draft; data: scenes; features: where the target's states are
+    cached, `count` of them if none are yet; out: folder of the finished draft."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class AarlRun:
         return self.out / "run"
 
     def _fitted(self, training: AarlTraining) -> AarlTraining:
-        """Rollouts no longer than a block of DFlash."""
+        """The settings, with rollouts no longer than a DFlash block."""
         if not isinstance(self.draft_config, DFlashConfig):
             return training
         return replace(training, ahead=min(training.ahead, self.draft_config.block_size - 1))
@@ -124,19 +124,20 @@ class AarlRun:
             return writer.write(self.features / split, bar), samples, frames
 
     def _known(self, split: str) -> DraftFeatures | None:
-        """States that are all there already; no plan is made of them, so their scenes are not read."""
+        """Cached states, if all are there. No plans are made for this split, so its scenes are not read."""
         settings, shards = self._scenes(split)
         record = feature_record(self.network, settings, sum(len(shard.sample_frame) for shard in shards))
         return known_features(self.features / split, record)
 
     def _scenes(self, split: str) -> tuple[FeatureSettings, list[Shard]]:
-        """Settings of a split's states, and the shards with the samples they are of."""
+        """Settings of a split's states, and the shards with the samples that they belong to."""
         count = self.count if split == "train" else max(1, self.count // 10)
         settings = self._feature_settings(self.features / split, count)
         return settings, spread(open_shards(self.data / split), settings.count)
 
     def _feature_settings(self, folder: Path, count: int) -> FeatureSettings:
-        """Those of the states that are there; taps must be the draft's."""
+        """Settings of the states that are there, else the defaults; raises InputError if the taps are not the
+        draft's."""
         taps = tuple(self.draft_config.tap_layers)
         if not (folder / RECORD).exists():
             return FeatureSettings(taps, count=count, max_new_tokens=self.model.max_new_tokens)
@@ -152,7 +153,8 @@ class AarlRun:
         return found
 
     def _check_samples(self, features: DraftFeatures, samples: SampleSet, chosen: np.ndarray) -> None:
-        """Rewards are of the scenes the states were cached of: scenes that were added or left out since are others."""
+        """Raises InputError unless the cached states belong to the present scenes: rewards are computed from these,
+        and adding or removing scenes changes which samples are chosen."""
         for number in np.unique(np.linspace(0, len(features) - 1, CHECKED).astype(int)).tolist():
             cached, own = features.read(number)["token_ids"].numpy(), samples.prompt_ids[chosen[number]]
             if not np.array_equal(cached[: len(own)], own):
@@ -161,7 +163,7 @@ class AarlRun:
                 )
 
     def _check_record(self, target: str) -> None:
-        """A run that is under way goes on as it began: another setting is another run."""
+        """A run continues as it began: other settings need another run."""
         record = {**asdict(self.training), "target": target, "draft": str(self.draft)}
         record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
         check_run_record(self.run_folder, record)

@@ -1,8 +1,8 @@
 """Action-aware RL on a distilled draft: GRPO with an action reward and an anchor on canonical positions. Resumable.
 
-A step: states in the target's own answers, K rollouts of the draft from each, their rewards (`aarl_reward.py`), some
-updates of the objective (`aarl_objective.py`). Everything is drawn from (seed, step) alone and the rewards already
-known are kept beside the state, so a run killed in the middle ends with the figures of an unbroken one.
+A step takes states in the target's own answers, K rollouts of the draft from each, their rewards (`aarl_reward.py`)
+and a few updates of the objective (`aarl_objective.py`). Everything is drawn from (seed, step) alone, and known
+rewards are kept beside the state, so a run that was killed and resumed ends with the figures of an unbroken one.
 """
 
 import copy
@@ -32,7 +32,7 @@ from specdrive_ros.training.draft_features import DraftFeatures
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
 from specdrive_ros.training.target_training import descend
 
-STREAM = 5  # of random numbers, beside those of the other trainings
+STREAM = 5  # of random numbers, separate from those of other training runs
 CURVE = "curve.jsonl"
 COUNTS = ("steps", "samples", "states", "ahead", "pool", "updates", "evaluate_every", "evaluated", "save_every")
 
@@ -40,11 +40,11 @@ COUNTS = ("steps", "samples", "states", "ahead", "pool", "updates", "evaluate_ev
 @dataclass(frozen=True)
 class AarlTraining:
     """samples, states, rollouts: a step draws `samples` x `states` groups of `rollouts`
-    pool:                samples drawn from, spread over all, since each new one costs a prefill
-    ahead:               tokens a rollout has, a block less its first
-    updates:             of the objective a step
+    pool:                samples drawn from, spread over all; limited because each new one costs a prefill
+    ahead:               tokens per rollout: a block minus its first token
+    updates:             of the objective, per step
     clip_low, clip_high: how far the ratio may leave 1; anchor_weight: of the KL term
-    evaluated:           validation samples of an evaluation
+    evaluated:           validation samples per evaluation
     """
 
     anchor: str = "static"
@@ -78,10 +78,10 @@ class Group:
     """What a step learns from.
 
     batch:      of `DraftFeatures`
-    tokens:     [B, A, K, n] written; real: [B, A, K, n] bool, those that count
+    tokens:     [B, A, K, n] sampled; real: [B, A, K, n] bool, those that count
     advantages: [B, A, K]
     reference:  [B, A, n, W] log-probabilities of the reference along the target's own text
-    rewards:    [groups, K] of the states kept
+    rewards:    [groups, K] of the real states
     """
 
     batch: dict[str, Tensor]
@@ -94,14 +94,14 @@ class Group:
 
 
 class AarlStage:
-    """A policy, the reference it began as, and what rewards it."""
+    """A policy, the reference (the policy as it began), and the source of rewards."""
 
     def __init__(self, policy: DraftPolicy, rewards: Rewards, training: AarlTraining):
         self.policy, self.rewards, self.training = policy, rewards, training
         self.reference = copy.deepcopy(policy, {id(policy.target): policy.target}).requires_grad_(False).eval()
 
     def draw(self, features: DraftFeatures, step: int) -> Group:
-        """Rollouts of this step and their advantages."""
+        """Samples the rollouts of this step and computes their advantages."""
         settings = self.training
         rng = np.random.default_rng([settings.seed, step, STREAM])
         pool = np.linspace(0, len(features) - 1, min(settings.pool, len(features))).astype(int)
@@ -120,7 +120,7 @@ class AarlStage:
         return Group(batch, states, tokens, real, group_advantages(rewards), reference, rewards[keep].numpy())
 
     def _rewards(self, numbers: np.ndarray, batch: dict[str, Tensor], states: States, tokens: Tensor) -> Tensor:
-        """[B, A, K]; 0 in states that are padding."""
+        """[B, A, K] rewards; 0 for states that are padding."""
         asked, places = [], []
         for row, number in enumerate(numbers.tolist()):
             ids, written = batch["token_ids"][row], batch["loss_mask"][row].bool()
@@ -135,10 +135,10 @@ class AarlStage:
         return rewards
 
     def losses(self, group: Group, old: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """The loss, log-probabilities [B, A, K, n] of the tokens written, and figures. `old`: those of the policy that
-        wrote them; None where that is the policy now."""
+        """The loss, log-probabilities [B, A, K, n] of the sampled tokens, and figures to log. `old`: log-probabilities
+        under the policy that sampled them; None if that is the current one."""
         settings, policy, states = self.training, self.policy, group.states
-        asked = torch.cat([group.tokens, states.tokens[:, :, None]], 2)  # the target's own text behind the rollouts
+        asked = torch.cat([group.tokens, states.tokens[:, :, None]], 2)  # the target's own text after the rollouts
         log_probs = policy(group.batch, states, asked)
         chosen = policy.word_places[group.tokens].clamp(min=0)[..., None]
         new = log_probs[:, :, :-1].gather(-1, chosen)[..., 0]
@@ -166,13 +166,13 @@ class AarlStage:
 
 @torch.no_grad()
 def evaluate_policy(stage: AarlStage, features: DraftFeatures, count: int, batch: int = 16) -> dict[str, float]:
-    """Held-out figures over every place of the answers, proposals of `ahead` tokens.
+    """Held-out figures over every position of the answers, with proposals of `ahead` tokens.
 
-    accepted_length  tokens a pass of greedy decoding with this draft as a chain, exactly
-    anchor_set       positions the anchor holds, as a share of all; anchor_positions: how many
-    agreement        positions where the draft's first choice is the target's token, share
-    first_word       the same of the first token ahead alone
-    kl               nats from the reference over the positions held; kl_all: over all
+    accepted_length  tokens per pass of greedy decoding with this draft as a chain, exact
+    anchor_set       positions that the anchor holds, as a share of all; anchor_positions: their number
+    agreement        share of positions where the draft's first choice is the target's token
+    first_word       the same for the first token ahead only
+    kl               nats from the reference over the held positions; kl_all: over all
     """
     sums: dict[str, float] = dict.fromkeys(
         ("tokens", "passes", "held", "agreeing", "all", "kl", "kl_all", "right", "first"), 0.0
@@ -193,7 +193,7 @@ def evaluate_policy(stage: AarlStage, features: DraftFeatures, count: int, batch
 
 
 def _evaluated(stage: AarlStage, batch: dict[str, Tensor]) -> dict[str, float]:
-    """Sums over a batch, from a state at every token of the answers."""
+    """Sums over a batch, with a state at every token of the answers."""
     states = every_state(batch, stage.training.ahead)
     own, reference = (
         each(batch, states, states.tokens[:, :, None])[:, :, 0] for each in (stage.policy, stage.reference)
@@ -225,7 +225,8 @@ def every_state(batch: dict[str, Tensor], ahead: int) -> States:
 
 
 def train_aarl(stage: AarlStage, train: DraftFeatures, validation: DraftFeatures, folder: Path, bar, log) -> list[dict]:
-    """Runs to the end, resuming from `folder`. Returns the curve: a record an evaluation, the first before any step."""
+    """Trains to the end, resuming from `folder`. Returns the curve: one record per evaluation, the first before any
+    step."""
     settings = stage.training
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     optimizer = torch.optim.AdamW(

@@ -1,6 +1,6 @@
-"""How a model in training drives: what early stopping goes by.
+"""How well a model in training drives: the criterion of early stopping.
 
-Neither loss nor displacement says whether it keeps its lane: a model with half the displacement error of constant
+Neither loss nor displacement tells whether a model keeps its lane: one with half the displacement error of constant
 velocity left the road in nine of twelve worlds.
 """
 
@@ -16,11 +16,11 @@ from specdrive_ros.runtime.weights_file import WEIGHTS
 from specdrive_ros.training.scenes import VALIDATION_SEED_BASE
 
 LATENCY_S = 0.25
-FIRST_SEED = VALIDATION_SEED_BASE + 500_000  # recorded validation worlds come before
+FIRST_SEED = VALIDATION_SEED_BASE + 500_000  # recorded validation worlds have smaller seeds
 
 
 def share_driven(checkpoint: Path, families: tuple[str, ...], worlds: int) -> float:
-    """Share of `worlds` held-out worlds, the families in turn, that the checkpoint drives to the goal.
+    """Share of `worlds` held-out worlds, families in turn, in which the checkpoint reaches the goal.
 
     Writes the checkpoint's ONNX graphs beside its weights.
     """
@@ -32,13 +32,13 @@ def share_driven(checkpoint: Path, families: tuple[str, ...], worlds: int) -> fl
 
 
 class BestCheckpoint:
-    """The weights that drove best so far, in the run's folder; of equals those with the smaller displacement."""
+    """The weights that drove best so far, kept in the run's folder; ties go to the smaller displacement."""
 
     def __init__(self, folder: Path):
         self.weights, self.score = folder / "best.safetensors", folder / "best.json"
 
     def offer(self, checkpoint: Path, step: int, driven: float, displacement_m: float) -> bool:
-        """Keeps a copy of the checkpoint's weights when they are the best; says whether they are."""
+        """Keeps a copy of the checkpoint's weights if they are the best so far; returns whether they are."""
         best = json.loads(self.score.read_text()) if self.score.exists() else None
         if best and (best["driven"], -best["displacement_m"]) >= (driven, -displacement_m):
             return False

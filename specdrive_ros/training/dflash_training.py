@@ -1,10 +1,10 @@
-"""What DFlash learns from: blocks at random anchors, filled in one pass, near words weighing most.
+"""What DFlash learns from: blocks at random anchors, filled in one pass, with near tokens weighted most.
 
-A block holds the true token of its anchor and masks; it sees the target's states strictly before the anchor and
-itself both ways, never another block. Slot k is to say the true token k places behind the anchor. The recipe is
-SpecForge's (z-lab published none). Knows no optimiser and no file.
+A block holds the true token of its anchor, then masks; it sees the target's states strictly before the anchor and
+itself in both directions, never another block. Slot k predicts the true token k positions after the anchor. The recipe
+is SpecForge's (z-lab published none). Knows no optimiser and no file.
 
-Letters: B sequences, S tokens, N anchors a sequence, K slots a block, E hidden size.
+Letters: B sequences, S tokens, N anchors per sequence, K slots per block, E hidden size.
 """
 
 import math
@@ -21,12 +21,12 @@ from specdrive_ros.draft.rope import DraftRope
 from specdrive_ros.training.frozen_target import FrozenTarget
 
 HIDDEN = torch.finfo(torch.float32).min
-GAMMA = {8: 4.0, 16: 7.0}  # published pairs of block and decay
+GAMMA = {8: 4.0, 16: 7.0}  # published pairs of block size and decay
 
 
 @dataclass(frozen=True)
 class DFlashLoss:
-    """total = weighted / weight; right of `counted` slots with a weight were said right."""
+    """total = weighted / weight; `right` of the `counted` slots with a weight were predicted right."""
 
     total: Tensor
     weighted: Tensor
@@ -37,8 +37,8 @@ class DFlashLoss:
 
 @dataclass(frozen=True)
 class Blocks:
-    """token_ids and labels [B, N, K], positions [B, N * K] in the sequence, supervised [B, N, K] 0 or 1 and weights
-    [B, N, K] (the same times the decay), mask [B, 1, N * K, S + N * K] True where a slot looks."""
+    """token_ids and labels [B, N, K]; positions [B, N * K] in the sequence; supervised [B, N, K] 0 or 1; weights [B,
+    N, K] (supervised times the decay); mask [B, 1, N * K, S + N * K], True where a slot attends."""
 
     token_ids: Tensor
     labels: Tensor
@@ -49,12 +49,13 @@ class Blocks:
 
 
 def default_gamma(block_size: int) -> float:
-    """The published decay, between and beyond the published blocks in proportion."""
+    """The published decay; for other block sizes, in proportion to that of 16."""
     return GAMMA.get(block_size, 7.0 * block_size / 16)
 
 
 def draw_anchors(loss_mask: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Anchors [B, count] ascending and which of them are real: two supervised tokens in a row stand there."""
+    """Anchors [B, count] ascending, and which of them are real (bool): they stand at the first of two supervised
+    tokens in a row."""
     anchors, keep = np.zeros((len(loss_mask), count), np.int64), np.zeros((len(loss_mask), count), bool)
     for row, supervised in enumerate(loss_mask.astype(bool)):
         places = np.flatnonzero(supervised[:-1] & supervised[1:])
@@ -67,7 +68,7 @@ def make_blocks(
     token_ids: Tensor, loss_mask: Tensor, anchors: Tensor, keep: Tensor, block_size: int, mask_token_id: int,
     gamma: float | None,
 ) -> Blocks:  # fmt: skip
-    """token_ids, loss_mask [B, S]; anchors, keep [B, N]. gamma None: every slot weighs the same."""
+    """token_ids, loss_mask [B, S]; anchors, keep [B, N]. gamma None: all slots weigh the same."""
     size, slots = token_ids.shape[1], torch.arange(block_size, device=token_ids.device)
     places = anchors[..., None] + slots  # [B, N, K]
     inside, where = places < size, places.clamp(max=size - 1).flatten(1)
@@ -81,7 +82,7 @@ def make_blocks(
 
 
 def block_mask(anchors: Tensor, keep: Tensor, block_size: int, size: int) -> Tensor:
-    """[B, 1, N * K, S + N * K]: the context before the anchor, and the own block; blocks not kept see nothing."""
+    """[B, 1, N * K, S + N * K] bool: the context before the anchor, and the own block; blocks not kept see nothing."""
     context = torch.arange(size, device=anchors.device) < anchors[..., None]  # [B, N, S]
     own = torch.eye(anchors.shape[1], dtype=torch.bool, device=anchors.device)[None].expand(len(anchors), -1, -1)
     own = own.repeat_interleave(block_size, 2)
@@ -92,8 +93,8 @@ def block_mask(anchors: Tensor, keep: Tensor, block_size: int, size: int) -> Ten
 def block_states(
     draft: DFlash, embeddings: Tensor, taps: Tensor, context: Rotary, block: Rotary, mask: Tensor
 ) -> Tensor:
-    """embeddings [B, N * K, E], taps [B, S, taps * E], rotary tables of context [B, S, D] and blocks [B, N * K, D]
-    -> [B, N * K, E] for the target's head."""
+    """embeddings [B, N * K, E], taps [B, S, taps * E], rotary tables of the context [B, S, D] and of the blocks [B, N
+    * K, D] -> [B, N * K, E] for the target's head."""
     additive = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, HIDDEN)[:, 0]
     return draft(embeddings, block, draft.context_rows(taps, context), additive)
 
@@ -101,8 +102,8 @@ def block_states(
 def own_block_states(
     draft: DFlash, embeddings: Tensor, taps: Tensor, context: Rotary, block: Rotary, anchors: Tensor
 ) -> Tensor:
-    """What `block_states` gives under the mask of `block_mask`, at half its cost: a block is a sequence of its own, so
-    that the other blocks, which it does not see, are never looked at. anchors: [B, N] of blocks of one size."""
+    """The same as `block_states` under the mask of `block_mask`, at half the cost: each block is a sequence of its
+    own, so the other blocks, which it does not see, are never computed. anchors: [B, N] of blocks of one size."""
     size, hidden = embeddings.shape[1] // anchors.shape[1], embeddings
     seen = torch.arange(taps.shape[1], device=anchors.device) < anchors.flatten()[:, None]
     mask = torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, HIDDEN)
@@ -118,8 +119,8 @@ def own_block_states(
 def _own_blocks(
     attention: Attention, query: Tensor, context: Tensor, own: Tensor, mask: Tensor, blocks: int
 ) -> Tensor:
-    """query [B, N * K, Hq, D] over rows [B, S, 2, H, D] of the context and [B, N * K, 2, H, D] of its own block,
-    mask [B * N, 1, 1, S + K] -> [B, N * K, Hq * D]. Heads that share keys are asked as one longer query."""
+    """Attention of query [B, N * K, Hq, D] over rows [B, S, 2, H, D] of the context and [B, N * K, 2, H, D] of the own
+    block, mask [B * N, 1, 1, S + K] -> [B, N * K, Hq * D]. Heads that share keys form one longer query."""
     per_block = own.unflatten(1, (blocks, -1))
     rows = torch.cat([context[:, None].expand(-1, blocks, -1, -1, -1, -1), per_block], 2).flatten(0, 1)
     key, value = rows.permute(2, 0, 3, 1, 4)  # each [B * N, H, S + K, D]
@@ -132,7 +133,7 @@ def _own_blocks(
 
 
 def dflash_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> DFlashLoss:
-    """logits [B, N, K, words], labels [B, N, K] (places among the words), weights [B, N, K]."""
+    """logits [B, N, K, W], labels [B, N, K] (indices in the draft's vocabulary W), weights [B, N, K]."""
     each = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), reduction="none").view_as(weights)
     weighted, weight = (each * weights).sum(), weights.sum()
     counted = weights > 0
@@ -141,9 +142,9 @@ def dflash_loss(logits: Tensor, labels: Tensor, weights: Tensor) -> DFlashLoss:
 
 
 class DFlashStage(nn.Module):
-    """A draft and what of the target it is trained against, under one forward.
+    """A draft and the parts of the target it is trained against, in one forward pass.
 
-    words: ids the target may write; what it never writes is left out of the output, as the decoding rules do.
+    words: ids that the target may write; the others are left out of the output, as the decoding rules do.
     """
 
     def __init__(
@@ -158,9 +159,9 @@ class DFlashStage(nn.Module):
         self.places[self.words] = torch.arange(len(words))
 
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator) -> dict[str, Tensor]:
-        """batch: of `DraftFeatures`; anchors are drawn from `rng`. Means over the anchors."""
+        """batch: of `DraftFeatures`; anchors are drawn from `rng`. Returns means over the anchors."""
         anchors, keep = draw_anchors(batch["loss_mask"].cpu().numpy(), self.anchors, rng)
-        used = max(int(keep.sum(1).max()), 1)  # short answers have fewer places: what is padding everywhere is left out
+        used = max(int(keep.sum(1).max()), 1)  # short answers have fewer anchors: drop columns of padding
         drawn = (torch.from_numpy(part[:, :used]).to(batch["loss_mask"].device) for part in (anchors, keep))
         blocks, logits, labels = self._answered(batch, *drawn)
         asked = blocks.supervised > 0
@@ -174,7 +175,7 @@ class DFlashStage(nn.Module):
         }
 
     def runs(self, batch: dict[str, Tensor], ahead: int) -> Tensor:
-        """[B, A] words right ahead behind each token of the answers, as many as `ahead`; nothing follows the last."""
+        """[B, A] number of right tokens after each token of the answers, `ahead` at most; none after the last one."""
         written = batch["loss_mask"].bool()
         count = torch.arange(int(written.sum(1).max()), device=written.device)
         anchors, keep = written.int().argmax(1, keepdim=True) + count, count < written.sum(1, keepdim=True)
@@ -182,8 +183,8 @@ class DFlashStage(nn.Module):
         return torch.cumprod(right[..., :ahead].long(), -1).sum(-1)
 
     def _answered(self, batch: dict[str, Tensor], anchors: Tensor, keep: Tensor) -> tuple[Blocks, Tensor, Tensor]:
-        """The blocks of these anchors [B, N]; of the supervised slots alone, one after another, logits [M, words] and
-        labels [M]: the head is the dearest part of a slot, and half of them lie behind the answer's end."""
+        """The blocks of these anchors [B, N]; and, for the supervised slots only, flattened, logits [M, W] and labels
+        [M]: the head is the most expensive part of a slot, and half of the slots lie beyond the answer's end."""
         config = self.draft.config
         blocks = make_blocks(batch["token_ids"], batch["loss_mask"], anchors, keep, config.block_size,
                              config.mask_token_id, self.gamma)  # fmt: skip
@@ -197,16 +198,17 @@ class DFlashStage(nn.Module):
 
     @staticmethod
     def _right(blocks: Blocks, logits: Tensor, labels: Tensor) -> Tensor:
-        """[B, N, K - 1] bool: slots said right."""
+        """[B, N, K - 1] bool: slots predicted right."""
         right = torch.zeros_like(blocks.supervised, dtype=torch.bool)
         right[blocks.supervised > 0] = logits.argmax(-1) == labels
         return right[..., 1:]
 
 
 def block_rotary(rope: DraftRope, positions: Tensor, blocks: Tensor) -> tuple[Rotary, Rotary]:
-    """Tables of the context, where the target sees it [3, B, S], and of blocks at sequence places [B, N * K]."""
+    """Rotary tables of the context at the target's positions [3, B, S], and of the blocks at sequence positions [B, N
+    * K]."""
     rows = [rope.rows(0, positions[:, row].cpu().numpy()) for row in range(positions.shape[1])]
-    last = positions[0].argmax(-1)  # a real token of the answer: what lies beyond the prompt is text
+    last = positions[0].argmax(-1)  # a real token of the answer: everything after the prompt is text
     delta = positions[0].gather(1, last[:, None]) - last[:, None] if rope.mirrors else 0
     beyond = (blocks + delta)[None].expand(3, -1, -1).cpu().numpy()
     return tuple(tuple(torch.from_numpy(table).to(blocks.device) for table in rope.tables(at))

@@ -1,14 +1,14 @@
 """What drafts learn from: the target's own hidden states on its own answers, cached on disk.
 
-A draft has to foretell what *this* target writes, so the default answers are the target's greedy ones; the labels
-are a setting. One safetensors file a sample in the layout of `speculators`, with two arrays more:
+A draft has to predict what *this* target writes, so the default answers are the target's greedy ones; the dataset's
+labels can be chosen instead. One safetensors file per sample in the layout of `speculators`, plus two arrays
+(position_ids and loss_mask):
 
-    hs_<i>.safetensors   token_ids [S], hidden_states [S, taps + 1, E] (last slot: what leaves the last layer, before
+    hs_<i>.safetensors   token_ids [S], hidden_states [S, taps + 1, E] (last slot: output of the last layer, before
                          the final norm), position_ids [3, S], loss_mask [S] (1: written by the target)
-    features.json        target, taps, answers: what another training may reuse them for
+    features.json        target, taps, answers: what must match for another training run to reuse them
 
-Already written samples are kept, so an interrupted run goes on; where all are there, neither scenes nor pictures are
-read. PyTorch.
+Existing samples are kept, so an interrupted run resumes; if all exist, neither scenes nor images are read. PyTorch.
 """
 
 import json
@@ -39,7 +39,7 @@ RECORD = "features.json"
 
 @dataclass(frozen=True)
 class FeatureSettings:
-    """count: samples, spread over the whole set; dtype: of the states on disk."""
+    """count: number of samples, spread over the whole set; dtype: of the states on disk."""
 
     taps: tuple[int, ...]
     answers: str = "greedy"
@@ -55,7 +55,7 @@ class FeatureSettings:
 
 
 class FeatureWriter:
-    """Runs the target over samples and writes what it went through."""
+    """Runs the target over samples and writes its hidden states."""
 
     def __init__(self, target: AlpamayoTarget, samples: SampleSet, frames: FrameFeatures, rules: ReasoningRules,
                  settings: FeatureSettings):
@@ -64,7 +64,7 @@ class FeatureWriter:
         self.prompt: Prompt = samples.prompt
 
     def write(self, folder: Path, bar) -> "DraftFeatures":
-        """Everything that is not there yet. Raises `InputError` for a folder of another target or other taps."""
+        """Writes whatever is missing. Raises `InputError` if the folder belongs to another target or other taps."""
         chosen = chosen_samples(len(self.samples), self.settings.count)
         write_record(folder, feature_record(self.target, self.settings, len(self.samples)))
         missing = [number for number in range(len(chosen)) if not _path(folder, number).exists()]
@@ -108,13 +108,13 @@ class FeatureWriter:
         os.replace(unfinished, path)
 
     def _positions(self, size: int) -> Tensor:
-        """[3, size]: the prompt's, then text."""
+        """[3, size]: position ids of the prompt, then of text."""
         prompt = torch.from_numpy(np.asarray(self.prompt.position_ids))
         beyond = torch.arange(prompt.shape[1], size) + int(self.prompt.rope_delta)
         return torch.cat([prompt, beyond.expand(3, -1)], dim=1)[:, :size]
 
     def _prefill(self, ids: Tensor, images: Tensor) -> tuple[Tensor, TextOutput]:
-        """Prompts [B, T], images [B, A, 1 + K, V, E] -> embeddings, the one pass over them."""
+        """Prompts [B, T], images [B, A, 1 + K, V, E] -> embeddings and the output of the single pass over them."""
         batch, size = ids.shape
         image_mask = torch.zeros(batch, size, dtype=torch.bool)
         image_mask[:, torch.from_numpy(np.asarray(self.prompt.image_rows))] = True
@@ -126,7 +126,8 @@ class FeatureWriter:
         )
 
     def _greedy_answers(self, output: TextOutput) -> list[list[int]]:
-        """What the target writes behind each prompt, given the pass over it; the two closing tokens included."""
+        """The target's greedy answer to each prompt, given the pass over the prompts; includes the two closing
+        tokens."""
         written: list[list[int]] = [[] for _ in output.hidden]
         closed = np.zeros(len(written), bool)
         while True:
@@ -144,19 +145,19 @@ class FeatureWriter:
 
 
 def chosen_samples(samples: int, count: int) -> np.ndarray:
-    """[min(count, samples)] numbers of the samples whose states are cached, spread over all; the n-th file is the n-th's."""
+    """[min(count, samples)] numbers of the samples to cache, spread over all; file n holds the n-th of them."""
     return np.linspace(0, samples - 1, min(count, samples)).astype(int)
 
 
 def feature_record(target: AlpamayoTarget, settings: FeatureSettings, samples: int) -> dict:
-    """What cached states are of, as JSON has it: of as many of the `samples` as the settings want."""
+    """What identifies cached states, as JSON; `count` is the number of the `samples` that the settings use."""
     norm = target.language_model.norm.weight.detach().numpy()
     count = len(chosen_samples(samples, settings.count))
     return {"target": fingerprint(norm), **asdict(settings), "taps": list(settings.taps), "count": count}
 
 
 def write_record(folder: Path, record: dict) -> None:
-    """Raises `InputError` for a folder of other states."""
+    """Writes the record. Raises `InputError` if the folder holds states with a different one."""
     path = folder / RECORD
     if path.exists() and (found := json.loads(path.read_text(encoding="utf-8"))) != record:
         differing = ", ".join(sorted(name for name in record if found.get(name) != record[name]))
@@ -166,7 +167,7 @@ def write_record(folder: Path, record: dict) -> None:
 
 
 def known_features(folder: Path, record: dict) -> "DraftFeatures | None":
-    """The states of a folder where every one of them is there."""
+    """The cached states, if the folder's record matches and all of them exist; else None."""
     path = folder / RECORD
     if not path.exists() or json.loads(path.read_text(encoding="utf-8")) != record:
         return None
@@ -175,7 +176,7 @@ def known_features(folder: Path, record: dict) -> "DraftFeatures | None":
 
 
 class DraftFeatures:
-    """Cached samples; batches are padded behind."""
+    """Cached samples; batches are padded at the end."""
 
     def __init__(self, folder: Path):
         self.folder, self.record = folder, json.loads((folder / RECORD).read_text(encoding="utf-8"))
@@ -189,7 +190,7 @@ class DraftFeatures:
             return load_file(self.paths[number])
 
     def answer_ids(self) -> np.ndarray:
-        """Every token the target wrote, ascending, once. The states are not read for it."""
+        """Every distinct token that the target wrote, ascending. Does not load the states."""
         found: set[int] = set()
         for path in self.paths:
             with _reading(path), safe_open(str(path), "pt") as file:

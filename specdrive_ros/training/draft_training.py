@@ -1,7 +1,8 @@
-"""Trains one draft for one target: the target's states on disk, then EAGLE-3 or DFlash on them. Resumable.
+"""Trains one draft for one target: caches the target's states on disk, then trains EAGLE-3 or DFlash on them.
+Resumable.
 
-Minutes with mini on two cores. A draft's layers have the size of the target's own; what differs between two runs of
-one kind is the rotary setting and nothing else. Called again, a run goes on where it stopped.
+Takes minutes with mini on two cores. A draft's layers have the size of the target's; two runs of one kind differ only
+in the rotary setting. Called again, a run resumes where it stopped.
 """
 
 import json
@@ -44,18 +45,19 @@ from specdrive_ros.training.state import cosine_rate, load_state, save_state
 from specdrive_ros.training.target_training import descend, new_accelerator
 
 KINDS = ("eagle3", "dflash")
-ORDER = 11  # stream of random numbers, beside that of the steps
-MASK_TOKEN = "<|fim_pad|>"  # known to Qwen's tokenizer and never in a prompt or an answer; no `<iN>` is free for this
+ORDER = 11  # random stream of the sample order, separate from that of the steps
+MASK_TOKEN = "<|fim_pad|>"  # known to Qwen's tokenizer and never in a prompt or answer; no `<iN>` is free for this
 
 
 @dataclass(frozen=True)
 class DraftTraining:
-    """layers and anchors are DFlash's, block_size that of its block and of EAGLE-3's chain; rope_theta is the target's
-    unless given.
+    """layers and anchors apply to DFlash only; block_size is DFlash's block, and EAGLE-3's chain; rope_theta is the
+    target's unless given.
 
-    ahead:     steps of EAGLE-3's training-time test; None is one for each word of a block behind its first, because a
-               draft is run ahead as far as that and a step never trained is a guess (published are 7, for trees of 8)
-    evaluated: validation samples of an evaluation, spread over all
+    ahead:     steps of EAGLE-3's training-time test; None: one for each token of a block after its first, because a
+               draft is run that far ahead and a step never trained is a guess (7 are published, for trees of
+               depth 8)
+    evaluated: validation samples per evaluation, spread over all
     """
 
     kind: str
@@ -82,7 +84,7 @@ class DraftTraining:
 
     @property
     def words_ahead(self) -> int:
-        """Proposed for a pass."""
+        """Number of tokens proposed per pass."""
         return self.block_size - 1
 
 
@@ -112,12 +114,12 @@ def mask_token_id(tokenizer: TargetTokenizer) -> int:
     return found
 
 
-FREE_TO_CHANGE = ("steps", "evaluate_every", "evaluated", "save_every")  # when a run goes on
+FREE_TO_CHANGE = ("steps", "evaluate_every", "evaluated", "save_every")  # when a run is resumed
 
 
 class DraftRun:
-    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft; run: the
-    run's state, `out/run` where None."""
+    """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft; run: folder
+    of the run's state, `out/run` if None."""
 
     def __init__(self, target: Path, data: Path, features: Path, out: Path, training: DraftTraining,
                  settings: FeatureSettings | None, progress, log, run: Path | None = None):
@@ -127,7 +129,7 @@ class DraftRun:
         self.training, self.features, self.out = training, features, out
         self.progress, self.log = progress, log
         self.network, self.tokenizer = load_target(target).requires_grad_(False), TargetTokenizer.load(self.config)
-        self.data, self.corpus = data, set()  # corpus: ids of every word of the labels
+        self.data, self.corpus = data, set()  # corpus: token ids that occur in the labels
         self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
 
     def run(self) -> dict:
@@ -148,7 +150,7 @@ class DraftRun:
         return result
 
     def _check_record(self) -> None:
-        """A run that is under way goes on as it began: another target or another setting is another run."""
+        """A run continues as it began: another target or other settings need another run."""
         record = {**asdict(self.training), **asdict(self.settings), "taps": list(self.settings.taps),
                   "target": fingerprint(self.network.language_model.norm.weight.detach().numpy())}  # fmt: skip
         record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
@@ -183,8 +185,8 @@ class DraftRun:
 
 
 def spread(shards: list[Shard], count: int) -> list[Shard]:
-    """The shards with `count` of their samples, spread evenly over all: a world's samples are much alike, so that one of
-    each world teaches more than all of a few, and preparing those that are not used would only take time."""
+    """The shards with only `count` of their samples, spread evenly over all. Samples of one world are much alike, so
+    one from each world teaches more than all of a few; and preparing unused ones would waste time."""
     starts = np.cumsum([0] + [len(shard.sample_frame) for shard in shards])
     chosen = chosen_samples(int(starts[-1]), count)
     return [shard.with_samples(chosen[(chosen >= first) & (chosen < end)] - first)
@@ -193,7 +195,7 @@ def spread(shards: list[Shard], count: int) -> list[Shard]:
 
 def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training: DraftTraining, state_path: Path, bar,
                 log) -> dict[str, float]:
-    """Runs to the end, resuming from `state_path`. Returns the last validation record."""
+    """Trains to the end, resuming from `state_path`. Returns the last validation record."""
     accelerator = new_accelerator()
     optimizer = optimizer_of(stage, training.weight_decay, adamw=("lm_head",))
     step, record = load_state(state_path, stage, optimizer)
@@ -217,7 +219,7 @@ def train_draft(stage, train: DraftFeatures, validation: DraftFeatures, training
 
 
 def drawn(samples: int, training: DraftTraining, number: int) -> np.ndarray:
-    """Samples of batch `number`: every sample once before one comes again, each time in another order."""
+    """[batch] sample numbers of batch `number`: each sample once per epoch, in a new order every epoch."""
     places = np.arange(number * training.batch, (number + 1) * training.batch)
     return np.array([_order(samples, training.seed, place // samples)[place % samples] for place in places])
 
@@ -241,8 +243,9 @@ def on_device(batch: dict[str, torch.Tensor], stage: torch.nn.Module) -> dict[st
 
 @torch.no_grad()
 def evaluate_draft(stage, features: DraftFeatures, ahead: int, count: int, batch: int = 16) -> dict[str, float]:
-    """Of held-out samples, spread over all: means of what a step logs, and the accepted length, which is that of greedy
-    decoding with this draft as a chain of `ahead` words, exactly: tokens a pass, the target's own counted."""
+    """Means, over held-out samples spread over all, of what a step logs, plus the accepted length: exactly that of
+    greedy decoding with this draft as a chain of `ahead` tokens, in tokens per pass, the target's own token
+    included."""
     rng, records, tokens, passes = np.random.default_rng(0), [], 0, 0
     chosen = np.linspace(0, len(features) - 1, min(count, len(features))).astype(int)
     for numbers in np.array_split(chosen, max(1, len(chosen) // batch)):

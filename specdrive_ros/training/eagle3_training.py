@@ -1,10 +1,10 @@
 """What EAGLE-3 learns from: the training-time test (arXiv 2503.01840), its loss and its accuracy per step.
 
-Step 0 reads the target's tapped states; each later step reads what the layer itself put out, as it will have to
-when it runs ahead. Row t of step i stands for token t + i + 1: it sees the rows of step 0 up to t, and its own
-earlier steps. Knows no optimiser and no file.
+Step 0 reads the target's tapped states; each later step reads the layer's own output, as it must when the draft runs
+ahead. Row t of step i predicts from token t + i + 1: it sees the rows of step 0 up to t, and its own earlier steps.
+Knows no optimiser and no file.
 
-Letters: B sequences, S tokens, T rows that answer (from `first` on), E hidden size, H, G, D as in `layers.py`.
+Letters: B sequences, S tokens, T rows that predict (from `first` on), E hidden size, H, G, D as in `layers.py`.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ HIDDEN = torch.finfo(torch.float32).min
 
 @dataclass(frozen=True)
 class Eagle3Loss:
-    """steps, accuracies: [steps], not weighted; total: the sum of the steps' losses times decay^i."""
+    """steps, accuracies: [steps], unweighted; total: the sum of the steps' losses times decay^i."""
 
     total: Tensor
     steps: Tensor
@@ -34,14 +34,19 @@ class Eagle3Loss:
 
 
 def shifted(values: Tensor, places: int = 1) -> Tensor:
-    """[B, S, …] moved `places` to the left, zeros behind."""
+    """[B, S, …] shifted `places` to the left, zeros at the end."""
     return F.pad(values[:, places:], (0, 0) * (values.ndim - 2) + (0, min(places, values.shape[1])))
 
 
 class TrainingTimeTest:
-    """The passes of all steps. embed: ids -> embeddings of the target; rotary: step -> tables [B, S, D] of the rows
-    of a step, `step` places further than their own; visible: [B, S] real tokens, None for all; rows: that answer in step
-    0, a step later there is one less, since its token is a place further on; None is all of them in every step."""
+    """The passes of all steps.
+
+    embed:   token ids -> the target's embeddings
+    rotary:  step -> tables [B, S, D] for the rows of a step, `step` positions after their own
+    visible: [B, S] real tokens; None for all
+    rows:    number of rows that predict in step 0, one fewer each later step, since its tokens lie one further on;
+             None: all in every step
+    """
 
     def __init__(self, draft: Eagle3, embed: Callable[[Tensor], Tensor], rotary: Callable[[int], Rotary],
                  visible: Tensor | None = None, first: int = 0, rows: int | None = None):
@@ -49,7 +54,8 @@ class TrainingTimeTest:
         self.visible, self.first, self.rows = visible, first, rows
 
     def logits(self, token_ids: Tensor, taps: Tensor, steps: int = STEPS) -> list[Tensor]:
-        """token_ids [B, S], taps [B, S, taps * E] -> per step [B, T, words]; no step without a row that answers."""
+        """token_ids [B, S], taps [B, S, taps * E] -> logits per step [B, T, W]; steps without predicting rows are left
+        out."""
         attention, layer = self.draft.midlayer.self_attn, self.draft.midlayer
         following, fused = shifted(token_ids), self.draft.fc(taps)
         joined = layer.joined(self.embed(following), fused)
@@ -72,7 +78,7 @@ class TrainingTimeTest:
         return found
 
     def _mask(self, token_ids: Tensor) -> Tensor:
-        """[1 or B, T, S] additive: causal, real tokens."""
+        """[1 or B, T, S] additive mask: causal, real tokens only."""
         size = token_ids.shape[1]
         seen = torch.ones(size, size, dtype=torch.bool, device=token_ids.device).tril()[None, self.first :]
         if self.visible is not None:
@@ -81,8 +87,9 @@ class TrainingTimeTest:
 
 
 def ahead_weights(attention: Attention, query: Tensor, base: Tensor, own: list[Tensor], mask: Tensor) -> Tensor:
-    """query [B, T, Hq, D]; base rows [B, S, 2, H, D]; own: rows [B, T, 2, H, D] of each later step, each of which only
-    its own row of the query sees; additive mask [1 or B, T, S] -> [B, H, G, T, S + steps]."""
+    """Attention weights [B, H, G, T, S + steps] of query [B, T, Hq, D] over base rows [B, S, 2, H, D], with additive
+    mask [1 or B, T, S], and over own rows [B, T, 2, H, D] of each later step, each visible only to its own row of the
+    query."""
     scores = attention.scores(query, base) + mask[:, None, None]  # [B, H, G, T, S]
     grouped = query.unflatten(-2, (attention.heads, attention.groups))
     diagonal = [(grouped * rows[:, :, 0, :, None]).sum(-1).permute(0, 2, 3, 1)[..., None] for rows in own]
@@ -90,7 +97,7 @@ def ahead_weights(attention: Attention, query: Tensor, base: Tensor, own: list[T
 
 
 def mix_ahead(attention: Attention, weights: Tensor, base: Tensor, own: list[Tensor]) -> Tensor:
-    """What `ahead_weights` [B, H, G, T, S + steps] make of the values: [B, T, E]."""
+    """The values mixed by the weights of `ahead_weights` [B, H, G, T, S + steps]: [B, T, E]."""
     size = base.shape[1]
     mixed = weights[..., :size] @ base[:, :, 1].transpose(1, 2)[:, :, None]
     for index, rows in enumerate(own):
@@ -102,20 +109,20 @@ def eagle3_loss(
     step_logits: list[Tensor], target_logits: Tensor, loss_mask: Tensor, t2d: Tensor,
     *, decay: float = DECAY, divisor: float | None = None,
 ) -> Eagle3Loss:  # fmt: skip
-    """Soft cross-entropy to the target over the draft's words.
+    """Soft cross-entropy with the target over the draft's vocabulary.
 
-    step_logits:   per step [B, T, words]; a later step may have fewer rows, the last ones are then left out
-    target_logits: [B, T, vocabulary] of step 0: row t foretells the token after the next
-    loss_mask:     [B, T] rows of step 0 that count; it and the target move on a place a step
-    divisor:       None is every row, counted or not, as published
-    A row counts where the target's own choice is a word of the draft.
+    step_logits:   per step [B, T, W]; a later step may have fewer rows, the last ones being left out
+    target_logits: [B, T, vocabulary] of step 0: row t predicts the token after the next
+    loss_mask:     [B, T] rows of step 0 that count; mask and target logits shift by one position per step
+    divisor:       None: the number of all rows, counted or not, as published
+    A row counts only if the target's own choice is in the draft's vocabulary.
     """
     wanted = target_logits[..., t2d.nonzero().flatten()]
     asked, known = loss_mask.bool(), t2d[target_logits.argmax(-1)] & loss_mask.bool()
     likely, first = torch.softmax(wanted, -1), wanted.argmax(-1)
     losses, accuracies = [], []
     for step, logits in enumerate(step_logits):
-        rows = slice(step, step + logits.shape[1])  # the same places, seen from `step` rows before
+        rows = slice(step, step + logits.shape[1])  # the same positions, seen from `step` rows before
         size = known[:, rows].shape[1]
         each = -(likely[:, rows] * torch.log_softmax(logits[:, :size], -1)).sum(-1)
         losses.append((each * known[:, rows]).sum() / (known.numel() if divisor is None else divisor))
@@ -127,9 +134,9 @@ def eagle3_loss(
 
 
 def right_ahead(step_logits: list[Tensor], token_ids: Tensor, written: Tensor, words: Tensor, first: int) -> Tensor:
-    """[B, T] leading steps whose first choice is the true token: what a pass would accept behind the newest token of
-    each row. token_ids [B, S]; written [B, S] the answer's; words: the draft's, as ids of the target; first: row of the
-    first logits."""
+    """[B, T] number of leading steps whose first choice is the true token: what a pass would accept after the newest
+    token of each row. token_ids [B, S]; written [B, S]: 1 in the answer; words: target ids of the draft's vocabulary;
+    first: row of the first logits."""
     right = []
     for step, logits in enumerate(step_logits):
         said, place = words[logits.argmax(-1)], first + step + 2
@@ -139,7 +146,7 @@ def right_ahead(step_logits: list[Tensor], token_ids: Tensor, written: Tensor, w
 
 
 class Eagle3Stage(nn.Module):
-    """A draft and what of the target it is trained against, under one forward."""
+    """A draft and the parts of the target it is trained against, in one forward pass."""
 
     def __init__(self, draft: Eagle3, target: FrozenTarget, steps: int = STEPS):
         super().__init__()
@@ -148,7 +155,7 @@ class Eagle3Stage(nn.Module):
         self.rope = draft.config.make_rope()
 
     def forward(self, batch: dict[str, Tensor], rng: np.random.Generator | None = None) -> dict[str, Tensor]:
-        """batch: of `DraftFeatures`. Means over the places of an answer that a draft is asked behind."""
+        """batch: of `DraftFeatures`. Returns means over the positions of an answer after which a draft is asked."""
         first, counts = self._asked(batch)
         logits = self._logits(batch, first, counts.shape[1], self.steps)
         with torch.no_grad():
@@ -159,7 +166,7 @@ class Eagle3Stage(nn.Module):
         return {"loss": loss.total, "first_word": loss.accuracies[0], "words_ahead": ahead}
 
     def runs(self, batch: dict[str, Tensor], ahead: int) -> Tensor:
-        """[B, A] words right ahead behind each token of the answers, as many as `ahead`; nothing follows the last."""
+        """[B, A] number of right tokens after each token of the answers, `ahead` at most; none after the last one."""
         first, counts = self._asked(batch)
         logits = self._logits(batch, first, counts.shape[1], ahead)
         found = right_ahead(logits, batch["token_ids"], batch["loss_mask"], self.draft.token_ids, first) * counts
@@ -167,8 +174,8 @@ class Eagle3Stage(nn.Module):
         return F.pad(found, (0, counts.shape[1] + 1)).gather(1, F.pad(places, (0, 1), value=counts.shape[1]))
 
     def _asked(self, batch: dict[str, Tensor]) -> tuple[int, Tensor]:
-        """The first row behind which the newest and the next token are the target's own, and which are such, [B, T]: the
-        first word comes with the prefill, so that nobody asks a draft for it."""
+        """The first row whose newest and next tokens are both the target's own, and which rows from there are such,
+        [B, T]: the first token comes with the prefill, so no draft is asked for it."""
         counts = shifted(batch["loss_mask"], 1) * shifted(batch["loss_mask"], 2)
         columns = counts.any(0).nonzero().flatten()
         return int(columns[0]), counts[:, int(columns[0]) : int(columns[-1]) + 1]
@@ -179,7 +186,7 @@ class Eagle3Stage(nn.Module):
         return passes.logits(batch["token_ids"], batch["taps"], steps)
 
     def _rotary(self, positions: Tensor, step: int) -> Rotary:
-        """Tables [B, S, D] of rows `step` places further than where the target sees them, [3, B, S]."""
+        """Tables [B, S, D] of rows `step` positions after the target's, [3, B, S]."""
         rows = [self.rope.rows(0, positions[:, row].cpu().numpy()) for row in range(positions.shape[1])]
         tables = self.rope.tables(np.stack(rows, axis=1) + step)
         return tuple(torch.from_numpy(table).to(positions.device) for table in tables)

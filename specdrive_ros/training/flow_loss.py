@@ -1,9 +1,9 @@
-"""What the action expert is trained to lower.
+"""The training loss of the action expert.
 
-Flow matching as released, with two weights of our own. Near flow time 0 the input is noise and says nothing of
-the action, so whatever the velocity gets right there it has read in the prompt: half of the draws lie there and
-teach looking, the other half (the release's distribution) teach the way from there. And early waypoints weigh
-more: an acceleration or curvature moves every position after it.
+Flow matching as released, with two changes of our own. Near flow time 0 the input is pure noise and says nothing about
+the action, so whatever the velocity gets right there must come from the prompt: half of the draws are taken there and
+teach looking; the other half (the release's distribution) teach the rest of the way. And early waypoints weigh more,
+because an acceleration or curvature moves every later position.
 """
 
 import torch
@@ -13,14 +13,14 @@ from specdrive_ros.shapes import FUTURE_WAYPOINTS
 from specdrive_ros.target.network import AlpamayoTarget, KeyValues, draw_flow_times
 
 NEAR_NOISE_SHARE = 0.5
-NEAR_NOISE_TIME = 0.05  # these draws are uniform from 0 to here
-FIRST_WEIGHT, LAST_WEIGHT = 1.75, 0.25  # straight line over the waypoints, mean 1
+NEAR_NOISE_TIME = 0.05  # these draws are uniform between 0 and this
+FIRST_WEIGHT, LAST_WEIGHT = 1.75, 0.25  # linear over the waypoints, mean 1
 
 
 def flow_loss(target: AlpamayoTarget, action: Tensor, past: KeyValues, positions: Tensor, visible: Tensor) -> Tensor:
-    """Scalar, for one draw of noise and flow time a sample.
+    """Scalar loss, with one draw of noise and flow time per row.
 
-    action: [B, 64, 2] normalised; past, positions [3, B, 64], visible [B, S]: as `AlpamayoTarget.velocity` has them.
+    action: [B, 64, 2] normalised; past, positions [3, B, 64], visible [B, S]: as for `AlpamayoTarget.velocity`.
     """
     squared = target.flow_matching_loss(action, past, positions, visible, t=training_times(len(action), action))
     return (squared.mean(-1) * waypoint_weights(action)).mean()

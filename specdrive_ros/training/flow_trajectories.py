@@ -1,7 +1,7 @@
-"""Plans of a flow-matching target behind any answers, many in a batch: what action-aware RL asks its rewards of.
+"""Plans of a flow-matching target after given answers, many per batch: the basis of action-aware RL's rewards.
 
-A prompt goes through the target once; its keys and values are kept for the samples that are asked again. Answers of
-different lengths are padded behind, where neither their own words nor the waypoints see the padding. PyTorch.
+A prompt goes through the target once; its keys and values are kept for repeated samples. Answers of different lengths
+are padded at the end, where neither their own tokens nor the waypoints see the padding. PyTorch.
 """
 
 from collections import OrderedDict
@@ -18,8 +18,8 @@ from specdrive_ros.training.samples import SampleSet
 
 
 class FlowTrajectories:
-    """`TrajectorySource` over samples. chosen: [n] which of them number k is; noise: [W, 2] the head starts from;
-    remembered: prompts whose keys and values are kept."""
+    """`TrajectorySource` over samples. chosen: [n] sample index of number k; noise: [W, 2] that the head starts from;
+    remembered: number of prompts whose keys and values are kept."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class FlowTrajectories:
         return np.concatenate([plan.xyz[..., :2], plan.yaw[..., None]], axis=-1)
 
     def _past(self, numbers: list[int]) -> KeyValues:
-        """Of the prompts of these samples, [requests, H, S, D] a layer."""
+        """Keys and values of these samples' prompts, [requests, H, S, D] per layer."""
         per_sample = [self._prompt(number) for number in numbers]
         return [tuple(torch.stack(part) for part in zip(*layer)) for layer in zip(*per_sample)]
 
     def _prompt(self, number: int) -> KeyValues:
-        """[H, S, D] a layer."""
+        """Keys and values of one prompt, [H, S, D] per layer."""
         found = self._prompts.pop(number, None) or self._prefill(number)
         self._prompts[number] = found
         if len(self._prompts) > self.remembered:
@@ -67,7 +67,8 @@ class FlowTrajectories:
         return found
 
     def _prefill(self, number: int) -> KeyValues:
-        """One sample at a time: in a batch its last digits would depend on the others, and a resumed run has others."""
+        """One sample at a time: in a batch its last digits would depend on the others, and a resumed run batches
+        differently."""
         index, prompt = self.chosen[[number]], self.samples.prompt
         ids = torch.from_numpy(self.samples.prompt_ids[index])
         levels = self.frames[self.samples.frame_rows[index]].float().permute(2, 0, 1, 3, 4).flatten(1, 3)

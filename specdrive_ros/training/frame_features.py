@@ -1,4 +1,4 @@
-"""What the frozen vision encoder makes of the frames of driving scenes, each encoded when first asked for."""
+"""Features of the frozen vision encoder for the frames of driving scenes, each frame encoded on first use."""
 
 import hashlib
 import shutil
@@ -23,7 +23,7 @@ def device_of(network: torch.nn.Module) -> torch.device:
 
 
 def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
-    """What the text model will read of N frames: merged tokens, then each deepstack level, each [N, V, E]."""
+    """What the text model reads of N frames: merged tokens, then each deepstack level, each [N, V, E]."""
     encoded = target.encode_images(patches, grid)
     return [level.unflatten(0, (len(grid), -1)) for level in (encoded.embeddings, *encoded.deepstack)]
 
@@ -31,10 +31,10 @@ def frame_levels(target: AlpamayoTarget, patches: torch.Tensor, grid: torch.Tens
 class FrameFeatures:
     """Features of all frames of some shards, kept as float16.
 
-    A short run never encodes what it does not draw; a long one encodes every frame once.
+    A short run never encodes frames it does not draw; a long one encodes every frame once.
 
-    folder: where they are kept for the next run on the same frames with the same vision; emptied if they are of another
-    vision. Without a folder, or if the disk has no room, they are kept in host memory.
+    folder: where features are kept for later runs with the same frames and vision; those of another vision are
+    deleted. Without a folder, or if the disk has too little room, they are kept in host memory.
     """
 
     def __init__(self, target: AlpamayoTarget, shards: list[Shard], folder: Path | None = None):
@@ -47,7 +47,7 @@ class FrameFeatures:
             self._open(self._values_of_a_frame())
 
     def _empty_of_others(self) -> None:
-        """Leaves nothing in the folder that is of another vision or of other frames."""
+        """Deletes features of another vision or other frames from the folder."""
         key = self._key()
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in self.folder.glob("*.npy"):
@@ -78,7 +78,7 @@ class FrameFeatures:
         shapes = (np.float16, (len(self.known), *values)), (bool, (len(self.known),))
         try:
             features, self.known = (_kept(path, "r+", *shape) for path, shape in zip(paths, shapes))
-        except (OSError, EOFError, ValueError):  # not there yet, or a kill left half a file
+        except (OSError, EOFError, ValueError):  # not there yet, or a killed run left half a file
             features, self.known = (_kept(path, "w+", *shape) for path, shape in zip(paths, shapes))
         self.features = torch.from_numpy(features)
 
@@ -90,7 +90,7 @@ class FrameFeatures:
         return self.features[torch.from_numpy(rows)]
 
     def once(self, rows: np.ndarray) -> torch.Tensor:
-        """The same of frames that will not be asked for again: nothing is kept of them."""
+        """The same for frames that will not be needed again: nothing is kept."""
         asked, places = np.unique(rows, return_inverse=True)
         return self._levels(asked)[torch.from_numpy(places.reshape(rows.shape))]
 
@@ -112,12 +112,12 @@ class FrameFeatures:
 
 
 def _kept(path: Path, mode: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """An array in a file, as it was left (r+) or all zero (w+); zeros take no room on the disk until they are written.
+    """An array in a file, as it was left (r+) or all zero (w+); zeros take no disk space until they are written.
 
-    Raises OSError, EOFError or ValueError for a file that is not there or not whole.
+    Raises OSError, EOFError or ValueError if the file is missing or incomplete.
     """
     if mode == "r+":
-        found = np.load(path, mmap_mode="r")  # opened to be written to, a file too short would be filled with zeros
+        found = np.load(path, mmap_mode="r")  # opening for writing would fill up a file that is too short with zeros
         if found.dtype != dtype or found.shape != shape:
             raise ValueError(f"{path}: {found.dtype} {found.shape}")
     return np.lib.format.open_memmap(path, mode, dtype, shape)

@@ -1,4 +1,4 @@
-"""What of the target a draft is trained against: its embedding, its final norm, its output head. Never trained."""
+"""The parts of the target that a draft is trained against: embedding, final norm, output head. Never trained."""
 
 import numpy as np
 import torch
@@ -11,13 +11,13 @@ from specdrive_ros.target.network import AlpamayoTarget
 
 
 class FrozenTarget(nn.Module):
-    """embedding and head: [vocabulary, E]; forbidden: [vocabulary] bool, what the decoding rules never let it write."""
+    """embedding and head: [vocabulary, E]; forbidden: [vocabulary] bool, tokens that the decoding rules exclude."""
 
     def __init__(self, embedding: Tensor, norm: Tensor, head: Tensor, eps: float, forbidden: np.ndarray | None = None):
         super().__init__()
         never = torch.zeros(len(head), dtype=torch.bool) if forbidden is None else torch.from_numpy(forbidden)
         for name, rows in (("embedding", embedding.detach()), ("head", head.detach()), ("forbidden", never)):
-            self.register_buffer(name, rows, persistent=False)  # it goes to the device that the draft goes to
+            self.register_buffer(name, rows, persistent=False)  # moves to the draft's device with it
         self.norm = RmsNorm(len(norm), eps).requires_grad_(False)
         self.norm.weight.copy_(norm.detach())
         self.fingerprint = fingerprint(self.norm.weight.numpy())
@@ -29,15 +29,15 @@ class FrozenTarget(nn.Module):
                    target.config.text.rms_norm_eps, forbidden)  # fmt: skip
 
     def embed(self, token_ids: Tensor | np.ndarray) -> Tensor:
-        """[...] -> [..., E]."""
+        """[...] token ids -> [..., E]."""
         return F.embedding(torch.as_tensor(token_ids, device=self.embedding.device), self.embedding)
 
     def logits(self, final: Tensor) -> Tensor:
-        """[..., E] as the last layer leaves it -> [..., vocabulary], the lowest number where forbidden."""
+        """[..., E] output of the last layer -> [..., vocabulary]; the lowest number for forbidden tokens."""
         logits = F.linear(self.norm(final), self.head)
         return logits.masked_fill(self.forbidden, torch.finfo(logits.dtype).min)
 
     def allowed_logits(self, final: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the words that are not forbidden alone: logits [..., W] and their ids [W]."""
+        """Output of the last layer [..., E] -> logits [..., W] of the allowed tokens only, and their ids [W]."""
         words = torch.nonzero(~self.forbidden).flatten()
         return F.linear(self.norm(final), self.head[words]), words

@@ -1,7 +1,7 @@
-"""Driving scenes told anew with long chains of causation: what a target learns from that is to think at length.
+"""Driving scenes retold with long chains of causation, from which a target learns to reason at length.
 
-Everything that was recorded stays; only the words and their visual spans are replaced (`sim/long_thoughts.py`). So the
-result is a data folder like any other, for `train target`, `train draft` and whatever else reads scenes.
+All recorded data stay; only the sentences and their visual spans are replaced (`sim/long_thoughts.py`). So the result
+is a data folder like any other, for `train target`, `train draft` and everything else that reads scenes.
 """
 
 import json
@@ -19,18 +19,20 @@ SPLITS = ("validation", "train")
 
 
 def shards_to_lengthen(data: Path, out: Path) -> list[tuple[Path, Path]]:
-    """(shard, its copy) for all that have none yet. Raises `InputError` without scenes and for the same folder."""
+    """(shard, its copy) for every shard without a copy. Raises `InputError` without scenes or if the folders are the
+    same."""
     if data.resolve() == out.resolve():
         raise InputError(f"{out}: the long chains need a folder of their own, beside the scenes they are made from")
     for split in SPLITS:
-        open_shards(data / split)  # says what is missing or damaged
+        open_shards(data / split)  # reports what is missing or damaged
     paths = [path for split in SPLITS for path in sorted((data / split).glob("shard-*.safetensors"))]
     copies = [(path, out / path.relative_to(data)) for path in paths]
     return [(path, copy) for path, copy in copies if not copy.exists()]
 
 
 def lengthen_shard(path: Path, copy: Path) -> int:
-    """Writes the shard with long chains, atomically. Returns the number of samples."""
+    """Writes the shard with long chains, atomically. Returns the number of samples. Raises `InputError` if it
+    cannot."""
     shard = Shard(path)
     told = [_told(shard, row) for row in range(len(shard.words))]
     spans = np.full((len(told), max((len(found) for _, found in told), default=1), 2), -1, np.int16)

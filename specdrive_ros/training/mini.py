@@ -1,7 +1,7 @@
 """Makes mini from driving scenes: tokenizer, vision, reasoning and action, checkpoint folder, model card.
 
-Every stage keeps its state in the run folder; called again, it goes on where it stopped. Started in several processes
-(`accelerate launch`), each draws batches of its own and the first one writes.
+Every stage keeps its state in the run folder and resumes from it. When started in several processes (`accelerate
+launch`), each draws its own batches and the first one writes.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from specdrive_ros.training.warm_start import warm_start
 
 
 def new_checkpoint_folder(folder: Path, shards: list[Shard]) -> TargetConfig:
-    """Tokenizer and configs of a mini that was never trained, in the released layout. Keeps an existing one."""
+    """Writes tokenizer and configs of an untrained mini, in the released layout. Keeps an existing one."""
     if not (folder / "config.json").exists():
         texts = [words["text"] for shard in shards for words in shard.words]
         base = train_base_tokenizer([SYSTEM_TEXT, USER_TEXT, "system\n", "user\n", "assistant\n", *texts])
@@ -51,7 +51,7 @@ def new_checkpoint_folder(folder: Path, shards: list[Shard]) -> TargetConfig:
 
 
 def reasoning_limit(config: TargetConfig, shards: list[Shard]) -> int:
-    """Tokens that a reasoning may have: what the longest chain of causation needs, in steps of the usual limit."""
+    """Token limit of a reasoning: what the longest chain of causation needs, in multiples of the usual limit."""
     texts = sorted({words["text"] for shard in shards for words in shard.words})
     longest, usual = max(map(len, closed_ids(texts, TargetTokenizer.load(config)))), ModelSettings.max_new_tokens
     return usual * -(-longest // usual)
@@ -63,7 +63,7 @@ def new_target(config: TargetConfig, seed: int) -> AlpamayoTarget:
 
 
 class MiniTraining:
-    """One run: scenes in `data`, everything in between in `run_folder`, the finished checkpoint in `checkpoint`."""
+    """One run: scenes from `data`, all intermediate files in `run_folder`, the finished checkpoint in `checkpoint`."""
 
     def __init__(self, data: Path, run_folder: Path, checkpoint: Path, vision: VisionPretraining,
                  reasoning: ReasoningTraining, progress, log, start_from: Path | None = None):
@@ -76,7 +76,7 @@ class MiniTraining:
         self.families = tuple(dict.fromkeys(words["family"] for shard in self.train for words in shard.words))
         with self.processes.main_process_first():
             self.config = new_checkpoint_folder(checkpoint, self.train)
-            # as it will be driven, also by early stopping: from the centre of the noise, in the families it has seen
+            # as it will be driven, also for early stopping: noise at its mean, only the families it was trained on
             (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
                                                    f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
             check_run_record(run_folder, self._begun_with(start_from))
@@ -93,7 +93,7 @@ class MiniTraining:
         train, validation = (
             SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation)
         )
-        with self.processes.main_process_first():  # one makes the files, the others find them
+        with self.processes.main_process_first():  # the first writes the files, the others read them
             folder = self.run_folder / "features"
             features = FrameFeatures(self.target, self.train, folder / "train")
             held_out = validation, FrameFeatures(self.target, self.validation, folder / "validation")
@@ -108,14 +108,14 @@ class MiniTraining:
         return self._record(vision, record, len(train))
 
     def _begun_with(self, start_from: Path | None) -> dict:
-        """Weights in the run folder are valid only with the same vocabulary: rows of embeddings are tokens."""
+        """Weights in the run folder are only valid with the same vocabulary: embedding rows belong to tokens."""
         words = TargetTokenizer.load(self.config).tokenizer.get_vocab(with_added_tokens=True)
         vocabulary = json.dumps(words, sort_keys=True)
         return {"vocabulary": hashlib.sha256(vocabulary.encode()).hexdigest()[:16],
                 "start_from": start_from and str(Path(start_from).resolve())}
 
     def _vision_stage(self) -> dict[str, float]:
-        """Accuracy per scene label; nothing where the vision of `start_from` stays as it is."""
+        """Validation accuracy per scene label; empty if the vision of `start_from` is kept as it is."""
         if not self.vision.steps:
             return {}
         finished = self.run_folder / "vision_weights.safetensors"
@@ -136,7 +136,7 @@ class MiniTraining:
         return json.loads((self.run_folder / "vision.json").read_text())
 
     def _on_evaluation(self, step: int, record: dict) -> None:
-        """A checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
+        """Writes a checkpoint at every evaluation, so that a run can be watched driving while it goes on."""
         if not self.processes.is_main_process:
             return
         save_target(self.target, self.checkpoint)

@@ -1,10 +1,10 @@
-"""The optimiser of mini and of its drafts: Muon for the matrices of the blocks, AdamW for all else.
+"""The optimiser of mini and its drafts: Muon for the matrices of the blocks, AdamW for everything else.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) replaces the momentum of a matrix by the nearest
-orthogonal one, so that directions with small gradients learn as fast as the others. Scaled by 0.2 sqrt(larger side),
-it takes AdamW's learning rate (Liu et al. 2025, arXiv:2502.16982).
+orthogonal matrix, so that directions with small gradients learn as fast as the others. Scaled by 0.2 sqrt(larger
+side), it can use AdamW's learning rate (Liu et al. 2025, arXiv:2502.16982).
 
-PyTorch has a Muon, too, which works in bfloat16: a hundred times slower than float32 on processors without it.
+PyTorch's own Muon works in bfloat16, a hundred times slower than float32 on processors without bfloat16 support.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # Jordan's coefficients: quick, and all singular values end within 0.7 … 1.2
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # Jordan's coefficients: fast; all singular values end up in 0.7 … 1.2
 NEWTON_SCHULZ_STEPS = 5
-LARGEST = 500_000  # entries: beyond it orthogonalising costs more than the step itself at mini's batch
+LARGEST = 500_000  # entries; beyond this, orthogonalising costs more than the step itself at mini's batch size
 MOMENTUM = 0.95
 
 
 class MuonAdamW(torch.optim.AdamW):
-    """AdamW in which the groups marked `muon` are stepped by Muon."""
+    """AdamW whose parameter groups marked `muon` are updated by Muon instead."""
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -27,7 +27,7 @@ class MuonAdamW(torch.optim.AdamW):
             for weight in group["params"] if group.get("muon") else ():
                 if weight.grad is not None:
                     self._muon_step(weight, group)
-                    weight.grad = None  # so that AdamW passes it by
+                    weight.grad = None  # so that AdamW skips it
         return super().step(closure)
 
     def _muon_step(self, weight: Tensor, group: dict) -> None:
@@ -42,7 +42,7 @@ class MuonAdamW(torch.optim.AdamW):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """[M, N] -> about U V^T of its singular value decomposition U S V^T, by Newton and Schulz's iteration."""
+    """[M, N] -> approximately U V^T of its singular value decomposition U S V^T, by Newton-Schulz iteration."""
     a, b, c = NEWTON_SCHULZ
     wide = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
     wide = wide / (wide.norm() + 1e-7)
@@ -53,8 +53,11 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 def optimizer_of(module: nn.Module, weight_decay: float, adamw: Iterable[str] = ()) -> MuonAdamW:
-    """For the parameters of a module that are trained. adamw: parts of names whose matrices are AdamW's all the same:
-    embeddings, and heads, which read a mix of features once and are thrown away."""
+    """The optimiser of a module's trainable parameters.
+
+    adamw: name parts of matrices that are left to AdamW all the same: embeddings, and heads that read a mix of
+           features once and are discarded.
+    """
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     muon = [p for name, p in named if p.dim() == 2 and p.numel() <= LARGEST and not any(part in name for part in adamw)]
     known = {id(p) for p in muon}

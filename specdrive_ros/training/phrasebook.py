@@ -1,6 +1,6 @@
-"""Learning a phrasebook: from the driving scenes of a data folder or from a text file, a sentence a line.
+"""Learns a phrasebook from the driving scenes of a data folder or from a text file with one sentence per line.
 
-Repeats count: what is said often is proposed first. Knows no network.
+Repetitions count: frequent continuations are proposed first. Knows no network.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from specdrive_ros.target.tokens import TargetTokenizer
 
 
 def read_lines(path: Path) -> list[str]:
-    """The chains of causation of a text file. Raises `InputError` where there are none."""
+    """The chains of causation in a text file. Raises `InputError` if it cannot be read or has none."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
     except OSError as error:
@@ -32,7 +32,7 @@ def sentences_of_scenes(folder: Path) -> list[str]:
 
 
 def closed_ids(texts: list[str], tokenizer: TargetTokenizer) -> list[tuple[int, ...]]:
-    """Token ids of sentences with the two tokens that close a reasoning."""
+    """Token ids of the sentences, each followed by the two tokens that close a reasoning."""
     ids: dict[str, tuple[int, ...]] = {}
     for text in texts:
         if text not in ids:
@@ -41,7 +41,7 @@ def closed_ids(texts: list[str], tokenizer: TargetTokenizer) -> list[tuple[int, 
 
 
 def learn_phrasebook(texts: list[str], tokenizer: TargetTokenizer, out: Path) -> dict:
-    """Writes the file; returns what it holds."""
+    """Learns a phrasebook and writes it to `out`; returns its path and sizes."""
     sentences = closed_ids(texts, tokenizer)
     book = Phrasebook.learn(sentences)
     book.save(out, tokenizer.fingerprint)

@@ -1,4 +1,4 @@
-"""What a training run was begun with. A run that is under way goes on as it began."""
+"""The settings a training run was begun with. A resumed run must have the same."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,8 @@ FILE = "run.json"
 
 
 def check_run_record(run_folder: Path, record: dict) -> None:
-    """Writes the record where there is none yet. Raises InputError where the run was begun with another."""
+    """Writes the record if there is none yet. Raises InputError if the run was begun with another or it is
+    unreadable."""
     path = run_folder / FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else record

@@ -1,7 +1,7 @@
-"""Training samples of the target: prompt, chain of causation with word weights, and the expert's action.
+"""Training samples of the target: prompt, chain of causation with token weights, and the expert's action.
 
-Every prompt of one camera set has the same layout, only the history tokens and the image features differ, so a
-batch shares its position ids. Knows the scenes on disk and the tokenizer; knows no network.
+All prompts of one camera set have the same layout and differ only in history tokens and image features, so a batch
+shares its position ids. Knows the scenes on disk and the tokenizer; knows no network.
 """
 
 import re
@@ -19,13 +19,13 @@ from specdrive_ros.training.scene_numbers import frame_numbers
 from specdrive_ros.training.scenes import Shard, planar_poses
 
 LAMP = re.compile("(red|yellow|green)_(light|arrow)")  # in a cause
-STEERING_CURVATURE = 0.01  # 1/m: an instant with this much weighs two
-BRAKING_MPS = 2.0  # and one that loses this much in two seconds
+STEERING_CURVATURE = 0.01  # 1/m: a sample this curved has weight two
+BRAKING_MPS = 2.0  # lost within two seconds: adds one to the weight
 
 
 @dataclass(frozen=True)
 class WordWeights:
-    """Loss weights: words that only the picture gives, all other words, the closing tokens."""
+    """Loss weights of the reasoning tokens: those that only the image determines, all others, the closing tokens."""
 
     visual: float = 4.0
     template: float = 0.5
@@ -34,11 +34,12 @@ class WordWeights:
 
 @dataclass(frozen=True)
 class Batch:
-    """B samples. T prompt tokens, R reasoning tokens (padded), V image tokens, A frames a sample.
+    """B samples. T prompt tokens, R reasoning tokens (padded), A frames per sample.
 
-    token_ids [B, T+R]; weights [B, R] and is_visual [B, R] of the reasoning tokens; lengths [B] real reasoning
-    tokens, the closing ones included; frame_rows [B, A] rows of the feature cache; action [B, 64, 2] normalised;
-    v0 [B] m/s; future [B, 64, 3] x, y, yaw; labels [B, K] and numbers [B, N] (in spreads) of the newest picture.
+    token_ids [B, T+R]; weights [B, R] and is_visual [B, R] of the reasoning tokens; lengths [B] number of reasoning
+    tokens without padding, closing tokens included; frame_rows [B, A] rows of the feature cache; action [B, 64, 2]
+    normalised; v0 [B] m/s; future [B, 64, 3] x, y, yaw (m, m, rad) in the ego frame at t0; labels [B, K] and numbers
+    [B, N] (in spreads) of the newest frame.
     """
 
     token_ids: np.ndarray
@@ -88,8 +89,8 @@ class SampleSet:
         return len(self.reasonings)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Random sample numbers among which rare decisions and causes, and the instants that ask for steering or
-        braking, get their share."""
+        """[count] random sample numbers; rare decisions and causes are drawn more often, and so are samples with
+        steering or braking."""
         return np.searchsorted(self._cumulative, rng.random(count) * self._cumulative[-1])
 
     def _prompt_ids(self, grids: np.ndarray, xyz: np.ndarray) -> np.ndarray:
@@ -101,7 +102,7 @@ class SampleSet:
         return ids
 
     def _reasoning(self, text: str, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Token ids with the two closing tokens, and which of them overlap a visual span."""
+        """Token ids including the two closing tokens, and a bool per token: whether it overlaps a visual span."""
         ids, offsets = self.tokenizer.encode_with_offsets(text)
         visual = [any(start < end_of_word and start_of_word < end for start, end in spans if start >= 0)
                   for start_of_word, end_of_word in offsets]
@@ -125,9 +126,10 @@ class SampleSet:
 
 
 def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
-    """[N] of (decision, cause): 1/sqrt(how often it occurs), so that the commonest do not fill the batches.
+    """[N] weights of (decision, cause) pairs: 1/sqrt(number of occurrences), so that common ones do not fill the
+    batches.
 
-    The colours of a lamp count together: if yellow were drawn more often than it is seen, lamps that are hard to see
+    All colours of a lamp count as one cause: were yellow drawn more often than it occurs, lamps that are hard to see
     would be taken for yellow.
     """
     events = [(decision, LAMP.sub("lamp", cause)) for decision, cause in events]
@@ -136,10 +138,10 @@ def rare_event_weights(events: list[tuple[str, str]]) -> np.ndarray:
 
 
 def manoeuvre_weights(futures: np.ndarray) -> np.ndarray:
-    """[N] of the expert's futures [N, 64, 3] x, y, yaw: 1 where it goes straight on at its speed, up to 4 in a sharp
-    bend, up to 3 where it brakes hard, up to 6 for both.
+    """[N] weights of the expert's futures [N, 64, 3] x, y, yaw (m, m, rad in the ego frame at t0): 1 for going
+    straight on at constant speed, up to 4 in a sharp bend, up to 3 for hard braking, up to 6 for both.
 
-    Most of a drive is neither, and a model that learns from drives as they come steers too little and brakes too late.
+    Most of a drive is neither; trained on drives as they come, a model steers too little and brakes too late.
     """
     curvature = futures[:, 9, 2] / np.maximum(futures[:, 9, 0], 1.0)  # 1/m, mean of the first second
     speed = np.linalg.norm(np.diff(futures[:, :21, :2], axis=1), axis=-1) / WAYPOINT_STEP_S

@@ -1,13 +1,13 @@
-"""Driving scenes on disk: what `data generate` writes and every training stage reads.
+"""Driving scenes on disk: written by `data generate`, read by every training stage.
 
-A shard is one safetensors file with a few episodes. A sample is an instant t0 with its four frames at 10 Hz,
-at least 1.5 s of history and the expert's own future. The expert is disturbed from time to time (a driver
-that never errs teaches no recovery); a sample's future is always the undisturbed expert's from t0 on, found
-by rolling a copy of the world forward.
+A shard is one safetensors file with a few episodes. A sample is an instant t0 with its four frames at 10 Hz, at least
+1.5 s of history and the expert's own future. The expert is disturbed from time to time (a driver who never errs
+teaches no recovery); a sample's future is always that of the undisturbed expert from t0 on, found by rolling a copy of
+the world forward.
 
-Some episodes have a *twin*: the same drive, command by command, through the world with one thing otherwise (the lamp's
-colour, a lead that is not there: sim/interventions.py), labelled with what the expert would say and do there. Its
-samples are kept where that is something else. History is the same, so only the picture can tell the two apart.
+Some episodes have a *twin*: the same drive, command by command, through the world with one thing changed (the colour
+of the lamp, a lead removed: sim/interventions.py), labelled with what the expert would say and do there. Only samples
+that differ in that are kept. The history is the same, so only the images can tell the two apart.
 
 Knows the simulated world; knows no model and no torch.
 """
@@ -46,15 +46,15 @@ LANE_AHEAD_M = np.arange(-5.0, 75.1, 2.5)  # along the road, from the rear axle
 
 @dataclass(frozen=True)
 class EpisodePlan:
-    """How an episode is recorded: many worlds, a few instants of each, far enough apart to look different. (With 65
-    consecutive frames from each of 1,000 worlds vision learnt worlds by heart: the lead's colour 86 % right in
-    training, 57 % in worlds held out.)
+    """How an episode is recorded: many worlds, a few samples of each, far enough apart to look different. (With 65
+    consecutive frames from each of 1,000 worlds, vision learnt worlds by heart: the lead's colour was 86 % right in
+    training, 57 % in held-out worlds.)
 
     lead_in_s:       the world runs this long (drawn between the two) before the first frame, poses only
-    samples:         at most, fewer where the drive ends before
+    samples:         at most; fewer if the drive ends before
     sample_every_s:  between two samples
-    disturbed:       share of episodes in which the expert's hand is pushed now and then
-    twins:           share of episodes that have a twin; none where worlds are to be seen as they are
+    disturbed:       share of episodes in which the expert's command is disturbed now and then
+    twins:           share of episodes that may have a twin; 0 if worlds are to be seen as they are
     """
 
     lead_in_s: tuple[float, float] = (1.5, 11.0)
@@ -64,7 +64,7 @@ class EpisodePlan:
     twins: float = 0.0
 
     def frame_numbers(self, first: int) -> set[int]:
-        """Numbers (steps of 0.1 s) of the frames to draw when `first` is the first sample's newest."""
+        """Numbers (in steps of 0.1 s) of the frames to render; `first` is the newest frame of the first sample."""
         step = round(self.sample_every_s / FRAME_STEP_S)
         return {first + k * step - back for k in range(self.samples) for back in range(FRAMES_PER_CAMERA)}
 
@@ -95,7 +95,7 @@ class Disturbance:
 
 
 def poses_in_ego(poses: np.ndarray, ego: EgoState) -> np.ndarray:
-    """World poses [N, 3] (x, y, yaw) -> the same in the frame of `ego`, yaw unwrapped around zero."""
+    """World poses [N, 3] (x, y, yaw; m, m, rad) -> the same in the frame of `ego`, yaw wrapped to ±pi."""
     cos, sin = np.cos(ego.yaw), np.sin(ego.yaw)
     dx, dy = poses[:, 0] - ego.x, poses[:, 1] - ego.y
     turn = (poses[:, 2] - ego.yaw + np.pi) % (2 * np.pi) - np.pi
@@ -105,13 +105,13 @@ def poses_in_ego(poses: np.ndarray, ego: EgoState) -> np.ndarray:
 def expert_future(world: World) -> np.ndarray:
     """[64, 3] x, y, yaw (m, m, rad) in the ego frame at t0: the undisturbed expert's next 6.4 s.
 
-    The world passed in is left as it is.
+    The world passed in is not changed.
     """
     return expert_drive(world)[0]
 
 
 def expert_drive(world: World) -> tuple[np.ndarray, Outcome | None]:
-    """(`expert_future`, how the scenario ended by then)."""
+    """(`expert_future`, the scenario's outcome by then or None)."""
     ghost = copy.deepcopy(world)
     poses = np.zeros((FUTURE_WAYPOINTS, 3))
     for k in range(FUTURE_WAYPOINTS):
@@ -137,7 +137,7 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
     of_twins = np.random.default_rng([seed, 17])
     twin = intervene(world, of_twins) if of_twins.random() < plan.twins else None
     if twin is not None and of_twins.random() < 0.5:
-        world, twin = twin, world  # so that the other appears, too, and not only vanishes
+        world, twin = twin, world  # so that things also appear, and not only vanish
     commands: list[Command] = []
 
     def drive(world: World) -> Command:
@@ -154,8 +154,8 @@ def record_episode(family: str, seed: int, plan: EpisodePlan) -> dict:
 
 def record_drive(world: World, driver: Callable[[World], Command], family: str, seed: int, plan: EpisodePlan,
                  first: int, instants: int | None = None) -> dict:
-    """One drive of at most `instants` 0.1 s apart, until the world has an outcome. `ends_well`: for every sample,
-    whether the expert's future from there on breaks no rule."""
+    """Records one drive of at most `instants` steps of 0.1 s, or until the world has an outcome. `ends_well`: per
+    sample, whether the expert's future from there breaks no rule."""
     drawn = plan.frame_numbers(first)
     frames, scene, geometry, poses, samples, ends_well = [], [], [], [], [], []
     for number in range(instants or max(drawn) + 1):
@@ -178,8 +178,8 @@ def record_drive(world: World, driver: Callable[[World], Command], family: str, 
 
 
 def _add_twin(episode: dict, twin: dict) -> None:
-    """Adds those samples, with their four frames, in which the expert decides differently than in the episode at the
-    same time, and can still do so without harm."""
+    """Adds those samples of the twin, with their four frames, in which the expert decides differently than in the
+    episode at the same time, and can still do so without harm."""
     decided = {sample["words"]["time_s"]: _decision(sample) for sample in episode["samples"]}
     for sample, ends_well in zip(twin["samples"], twin["ends_well"]):
         if ends_well and decided.get(sample["words"]["time_s"], _decision(sample)) != _decision(sample):
@@ -198,8 +198,10 @@ def record_episodes(recorded_worlds: list[tuple[str, int]], plan: EpisodePlan) -
 
 
 def sample_of(world: World, family: str, seed: int, history: np.ndarray, future: np.ndarray, newest_frame: int) -> dict:
-    """What the expert would do from this instant on, and why. history: [16, 3] x, y, yaw in the ego frame; future: its
-    own, see `expert_future`."""
+    """What the expert would do from this instant on, and why.
+
+    history: [16, 3] x, y, yaw (m, m, rad) in the ego frame at t0; future: the expert's, see `expert_future`.
+    """
     label = world.label()
     words = {"text": label.text, "decision": label.decision, "cause": label.cause, "family": family, "seed": seed,
              "time_s": round(world.time_s, 3)}
@@ -239,7 +241,8 @@ def write_shard(path: Path, episodes: list[dict]) -> int:
 
 
 def worlds(first_seed: int, count: int, families: Sequence[str] = FAMILIES) -> list[tuple[str, int]]:
-    """(family, seed) of consecutive seeds. A seed's family follows from the seed, so any shard can be made alone."""
+    """(family, seed) of consecutive seeds. The seed alone determines the family, so any shard can be made on its
+    own."""
     return [(families[seed % len(families)], seed) for seed in range(first_seed, first_seed + count)]
 
 
@@ -264,7 +267,7 @@ class Shard:
                              "delete it and run `data generate` again") from error
 
     def with_samples(self, places: np.ndarray) -> "Shard":
-        """The same frames, and of the samples only those at these places."""
+        """A view with the same frames and only the samples at these places."""
         found = copy.copy(self)
         for name in ("sample_frame", "sample_history", "sample_future", "sample_speed", "sample_spans"):
             setattr(found, name, getattr(self, name)[places])
@@ -283,7 +286,7 @@ def open_shards(folder: Path) -> list[Shard]:
 
 
 def shard_paths(folder: Path) -> list[Path]:
-    """The files of a split. Raises InputError where there are none."""
+    """The files of a split. Raises InputError if there are none."""
     paths = sorted(Path(folder).glob("shard-*.safetensors"))
     if not paths:
         raise InputError(f"no driving scenes: {folder} has no shard-*.safetensors; "
@@ -292,6 +295,6 @@ def shard_paths(folder: Path) -> list[Path]:
 
 
 def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[N, 3] x, y, yaw -> xyz [N, 3] (z = 0) and rotation matrices [N, 3, 3]."""
+    """[N, 3] x, y, yaw (m, m, rad) -> xyz [N, 3] (z = 0) and rotation matrices [N, 3, 3]."""
     xyz = np.concatenate([poses[:, :2], np.zeros((len(poses), 1))], axis=1)
     return xyz, rotation_about_z(poses[:, 2])

@@ -1,6 +1,6 @@
-"""A training run on disk: weights, optimiser and step in one safetensors file, so that a run resumes where it stopped.
+"""A training run on disk: weights, optimiser and step in one safetensors file, so that a run can be resumed.
 
-No pickle anywhere. Batches are drawn from (seed, step) alone, so a resumed run sees what an unbroken one would have.
+No pickle anywhere. Batches are drawn from (seed, step) alone, so a resumed run sees the same ones as an unbroken one.
 """
 
 import json
@@ -17,8 +17,8 @@ from specdrive_ros.errors import InputError
 
 
 def save_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, record: dict) -> None:
-    """Writes atomically: a run killed while saving keeps the state before. Of several processes the first one writes:
-    their weights are the same."""
+    """Writes atomically: a run killed while saving keeps the previous state. Only the first of several processes
+    writes; their weights are identical."""
     if not PartialState().is_main_process:
         return
     tensors = {f"model.{name}": value.detach().cpu().contiguous() for name, value in trainable(model)}
@@ -31,7 +31,10 @@ def save_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimi
 
 
 def load_state(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, dict]:
-    """Returns (step, record); (0, {}) when there is no state yet."""
+    """Loads weights and optimiser state; returns (step, record), or (0, {}) if there is no state yet.
+
+    Raises InputError if the file is unreadable or does not fit the model.
+    """
     if not path.exists():
         return 0, {}
     try:

@@ -1,8 +1,8 @@
-"""Trains mini: vision on scene labels first, then reasoning and action on the frozen vision.
+"""Trains mini: first vision on scene labels, then reasoning and action on the frozen vision.
 
-The second stage reads cached image features. Its loss is the cross-entropy of the chain of causation, words
-that only the picture gives weighted most, plus the flow-matching loss of the action expert, whose gradient
-reaches the language model through the key-value cache. Judge it by slot words, not by loss.
+The second stage reads cached image features. Its loss is the cross-entropy of the chain of causation, with the tokens
+that only the image determines weighted most, plus the flow-matching loss of the action expert, whose gradient reaches
+the language model through the key-value cache. Judge a model by its slot words, not by its loss.
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ from specdrive_ros.training.vision_pretraining import FrameSampler, SceneHeads, 
 
 @dataclass(frozen=True)
 class ReasoningTraining:
-    """Settings of the second stage. `draws` flow-matching times and noises are drawn a sample: flow matching needs
-    many more of them than reasoning needs samples, and a pass of the expert costs a tenth of the language model's.
-    At each evaluation the model drives `drive_worlds` held-out worlds, and the weights that drove best are kept."""
+    """Settings of the second stage. `draws` is the number of flow-matching times and noises per sample: flow matching
+    needs many more of them than reasoning needs samples, and a pass of the expert costs a tenth of the language
+    model's. At each evaluation the model drives `drive_worlds` held-out worlds, and the weights that drove best are
+    kept."""
 
     steps: int = 3000
     batch: int = 16
@@ -49,7 +50,7 @@ class ReasoningTraining:
 
 
 class VisionStage(nn.Module):
-    """Vision encoder and heads under one forward, as data-parallel training needs it."""
+    """Vision encoder and heads in one forward pass, as data-parallel training needs it."""
 
     def __init__(self, target: AlpamayoTarget, scene_labels: dict[str, int]):
         super().__init__()
@@ -60,7 +61,7 @@ class VisionStage(nn.Module):
 
     def forward(self, patches: torch.Tensor, grid: torch.Tensor, labels: torch.Tensor,
                 numbers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss, and what the heads read in the merged tokens."""
+        """The loss, and the heads' outputs for the merged tokens."""
         outputs = self.heads(frame_levels(self.target[0], patches, grid))
         return self.heads.loss(outputs, labels, numbers), outputs[0]
 
@@ -72,7 +73,7 @@ def new_vision_stage(target: AlpamayoTarget, shard: Shard, seed: int) -> VisionS
 
 def pretrain_vision(stage: VisionStage, train: list[Shard], validation: list[Shard], settings: VisionPretraining,
                     state_path: Path, bar, log) -> dict[str, float]:
-    """Runs the first stage to its end, resuming from `state_path`. Returns validation accuracy per scene label."""
+    """Trains the first stage to its end, resuming from `state_path`. Returns validation accuracy per scene label."""
     accelerator = new_accelerator()
     sampler, held_out = FrameSampler(train), FrameSampler(validation)
     optimizer = optimizer_of(stage, settings.weight_decay, adamw=("heads", "pos_embed"))
@@ -107,7 +108,7 @@ def vision_step(model, optimizer, accelerator, sampler, settings, step, rng) -> 
 
 
 def new_accelerator() -> Accelerator:
-    """One process a GPU, or as many on a CPU as the launcher starts. Buffers are the same in all of them."""
+    """One process per GPU, or as many on a CPU as the launcher starts. Buffers are the same in all of them."""
     return Accelerator(cpu=not torch.cuda.is_available(),
                        kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])
 
@@ -121,8 +122,8 @@ def descend(accelerator: Accelerator, model: nn.Module, optimizer: torch.optim.O
 
 @torch.no_grad()
 def vision_accuracy(stage: VisionStage, held_out: FrameSampler, frames: int = 1024) -> dict[str, float]:
-    """Share of right class numbers per scene label, and of the variance of every number explained (`…_r2`), on frames
-    drawn evenly from the held-out worlds."""
+    """Accuracy per scene label, and the share of variance explained per number (`…_r2`), on frames spread evenly over
+    the held-out worlds."""
     rows = np.linspace(0, len(held_out.labels) - 1, min(frames, len(held_out.labels))).astype(int)
     right, estimated = {name: np.zeros(2, int) for name in stage.heads.scene_labels}, []
     for part in np.array_split(rows, max(1, len(rows) // 64)):
@@ -138,7 +139,7 @@ def vision_accuracy(stage: VisionStage, held_out: FrameSampler, frames: int = 10
 
 
 def explained(estimated: np.ndarray, true: np.ndarray) -> dict[str, float]:
-    """{name_r2: share of the variance of a column of `true` [N, numbers] explained}; NaN does not count."""
+    """{name_r2: share of the variance of that column of `true` [N, numbers] explained}; NaN entries are ignored."""
     result = {}
     for name, guess, value in zip(NUMBERS, estimated.T, true.T):
         known = ~np.isnan(value)
@@ -149,11 +150,11 @@ def explained(estimated: np.ndarray, true: np.ndarray) -> dict[str, float]:
 
 
 class ReasoningStage(nn.Module):
-    """Language model and action expert on cached image features, one forward for all losses.
+    """Language model and action expert on cached image features, one forward pass for all losses.
 
-    At the last token of the prompt linear heads, thrown away afterwards, read what the vision stage has learnt to show:
-    labels, places and the expert's way. A few words a sample teach too slowly where to look; and the cache of that one
-    token then tells the action expert what it would else have to gather from all pictures.
+    At the last token of the prompt, linear heads that are discarded afterwards read what the vision stage has learnt
+    to show: labels, positions and the expert's path. A few words per sample are too little to learn where to look; and
+    the cache of that one token then gives the action expert what it would otherwise have to gather from all images.
     """
 
     def __init__(self, target: AlpamayoTarget, samples: SampleSet, settings: ReasoningTraining):
@@ -170,7 +171,7 @@ class ReasoningStage(nn.Module):
         self.heads = SceneHeads(samples.scene_labels, text.hidden_size, len(self.read_layers))
 
     def text(self, ids: torch.Tensor, features: torch.Tensor) -> TextOutput:
-        """ids [B, T+R], features [B, A, 1+K, V, E]. Padding stands behind the real tokens, where causality hides it."""
+        """ids [B, T+R], features [B, A, 1+K, V, E]. Padding follows the real tokens, so causality hides it."""
         batch, length = ids.shape
         image_mask = torch.zeros(batch, length, dtype=torch.bool, device=ids.device)
         image_mask[:, self.image_rows] = True
@@ -181,11 +182,11 @@ class ReasoningStage(nn.Module):
                                         deepstack=list(levels[1:]), image_mask=image_mask)
 
     def reasoning_logits(self, output: TextOutput) -> torch.Tensor:
-        """[B, R, vocabulary]: what the model writes at each reasoning token."""
+        """[B, R, vocabulary]: the logits for each reasoning token."""
         return self.target.logits(output.hidden[:, self.prompt_length - 1:-1])
 
     def waypoints(self, lengths: torch.Tensor, total: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Positions [3, B, 64] of the waypoints and which cache columns [B, total] they may see."""
+        """Positions [3, B, 64] of the waypoints, and the cache columns [B, total] (bool) that they may see."""
         offset = self.prompt_length + lengths
         positions = torch.arange(FUTURE_WAYPOINTS, device=offset.device) + (offset + self.rope_delta)[:, None]
         return positions.expand(3, -1, -1), torch.arange(total, device=offset.device) < offset[:, None]
@@ -201,7 +202,8 @@ class ReasoningStage(nn.Module):
                 "scene": self.heads.loss(read, batch["labels"], batch["numbers"])}
 
     def flow(self, batch: dict[str, torch.Tensor], output: TextOutput) -> torch.Tensor:
-        """All draws of all samples in one pass of the expert: a tenth less time a step than one after another."""
+        """The flow loss of all draws of all samples in one pass of the expert: a tenth less time per step than one by
+        one."""
         positions, visible = self.waypoints(batch["lengths"], batch["token_ids"].shape[1])
         draws = self.settings.draws
         past = [(keys.repeat(draws, 1, 1, 1), values.repeat(draws, 1, 1, 1)) for keys, values in output.key_values]
@@ -218,7 +220,7 @@ def tensors(batch: Batch, features: FrameFeatures, device: torch.device) -> dict
 def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: FrameFeatures, validation: SampleSet,
                     validation_features: FrameFeatures, settings: ReasoningTraining, state_path: Path, bar, log,
                     on_evaluation=lambda step, record: None) -> dict[str, float]:
-    """Runs the second stage to its end, resuming from `state_path`. Returns the last validation record."""
+    """Trains the second stage to its end, resuming from `state_path`. Returns the last validation record."""
     accelerator = new_accelerator()
     by_adamw = ("embed", "lm_head", "action_in", "action_out", "heads")
     optimizer = optimizer_of(stage, settings.weight_decay, adamw=by_adamw)
@@ -244,7 +246,7 @@ def train_reasoning(stage: ReasoningStage, train: SampleSet, train_features: Fra
 
 def reasoning_step(model, optimizer, accelerator, train, cached, settings, step, rng) -> dict[str, float]:
     batch = tensors(train.batch(train.draw(rng, settings.batch)), cached, accelerator.device)
-    torch.manual_seed(int(rng.integers(2**62)))  # feature noise, flow times and flow noise follow from (seed, step)
+    torch.manual_seed(int(rng.integers(2**62)))  # feature noise, flow times and flow noise depend on (seed, step) only
     features = batch["features"].float()
     batch["features"] = features + settings.feature_noise * torch.randn_like(features)
     for group in optimizer.param_groups:
@@ -257,8 +259,8 @@ def reasoning_step(model, optimizer, accelerator, train, cached, settings, step,
 
 @torch.no_grad()
 def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures, count: int = 256) -> dict[str, float]:
-    """Held-out figures: slot words, whole sentences (teacher forced, so exact = greedy exact), ADE beside that of
-    constant velocity."""
+    """Held-out figures: accuracy of slot words, share of whole sentences (teacher forced, so exact means greedy
+    exact), ADE of the plan and of constant velocity."""
     slots, sentences, errors, naive = [], [], [], []
     chosen = np.linspace(0, len(samples) - 1, min(count, len(samples))).astype(int)
     for part in np.array_split(chosen, max(1, len(chosen) // 32)):
@@ -280,7 +282,7 @@ def evaluate(stage: ReasoningStage, samples: SampleSet, features: FrameFeatures,
 def sampled_trajectory(
     stage: ReasoningStage, batch: Batch, data: dict[str, torch.Tensor], output: TextOutput
 ) -> np.ndarray:
-    """[B, 64, 2] metres, from ten Euler steps on seeded noise."""
+    """[B, 64, 2] metres in the ego frame at t0, from ten Euler steps on seeded noise."""
     positions, visible = stage.waypoints(data["lengths"], data["token_ids"].shape[1])
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn((len(batch.v0), FUTURE_WAYPOINTS, 2), generator=generator).to(positions.device)
@@ -293,5 +295,5 @@ def constant_velocity(batch: Batch) -> np.ndarray:
 
 
 def displacement(batch: Batch, xy: np.ndarray) -> np.ndarray:
-    """[B, 64] metres between a planned and the expert's position."""
+    """[B, 64] metres between the planned positions `xy` [B, 64, 2] and the expert's."""
     return np.linalg.norm(xy - batch.future[:, :, :2], axis=-1)

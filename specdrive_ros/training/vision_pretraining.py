@@ -1,12 +1,12 @@
-"""First stage of mini: the vision encoder learns to name what is in the picture, from the world's own labels.
+"""First stage of mini: the vision encoder learns to name what is in the image, from the world's own labels.
 
-Eleven times cheaper a sample than learning to see through the text loss. Linear heads read every output the
-text model will read (the merged tokens and each deepstack level) and are thrown away afterwards. They read the
-*mean* over an image's tokens: what only one token knew, the language model and the action expert would first have
-to learn to look for, each in its own attention; so the vision encoder spreads it over all of them.
+Costs an eleventh per sample of learning to see through the text loss. Linear heads, discarded afterwards, read every
+output that the text model will read (the merged tokens and each deepstack level). They read the *mean* over an image's
+tokens: what only one token knew, the language model and the action expert would each first have to learn to attend to;
+this way the vision encoder spreads it over all tokens.
 
-The heads also read numbers, as what steering needs is finer than any class: where lane and things are
-(`sim.scene_geometry`) and, where a frame is the newest of a sample, the way the expert then took.
+The heads also read numbers, because steering needs finer values than any class: the position of the lane and of things
+(`sim.scene_geometry`) and, if a frame is the newest of a sample, the path the expert then took.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from specdrive_ros.training.scenes import Shard
 
 
 NUMBER_WEIGHT = 5.0  # in units of one label's cross-entropy
-NUMBER_TOLERANCE = 0.25  # spreads; a larger error pulls no harder
-LABEL_WEIGHT = {"signal": 4.0}  # a handful of pixels, and nothing matters more
+NUMBER_TOLERANCE = 0.25  # in spreads; the gradient grows no further beyond this error
+LABEL_WEIGHT = {"signal": 4.0}  # only a handful of pixels, and nothing matters more
 
 
 @dataclass(frozen=True)
 class VisionPretraining:
-    """Settings. `brightness` and `noise` disturb pixels in units of the 0…1 range."""
+    """Settings of the first stage. `brightness` and `noise` disturb pixels, in units of the 0…1 range."""
 
     steps: int = 3000
     batch: int = 32
@@ -39,7 +39,7 @@ class VisionPretraining:
 
 
 class SceneHeads(nn.Module):
-    """A linear classifier per scene label and a linear estimate per number, on every level the text model reads."""
+    """A linear classifier per scene label and a linear estimate per number, for every level the text model reads."""
 
     def __init__(self, scene_labels: dict[str, int], width: int, levels: int):
         super().__init__()
@@ -58,8 +58,10 @@ class SceneHeads(nn.Module):
         return classes, numbers
 
     def loss(self, outputs: list[torch.Tensor], labels: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        """labels: [B, K] class numbers, -1 where a label does not apply; numbers: [B, N] in spreads, NaN where
-        unknown. The last level read counts half more."""
+        """The loss over all levels; the first level weighs 1.5, each of the others 0.5.
+
+        labels: [B, K] class indices, -1 where a label does not apply; numbers: [B, N] in spreads, NaN where unknown.
+        """
         known = ~numbers.isnan()
         total = outputs[0].new_zeros(())
         for weight, level in zip([1.5] + [0.5] * (len(outputs) - 1), outputs):
@@ -74,7 +76,7 @@ class SceneHeads(nn.Module):
         return total / len(self.scene_labels)
 
     def accuracy(self, outputs: torch.Tensor, labels: torch.Tensor) -> dict[str, tuple[int, int]]:
-        """Per label (right, applicable) of the first level."""
+        """(right, applicable) per label, from `outputs` of one level and labels [B, K]."""
         scores, _ = self.split(outputs)
         result = {}
         for column, name in enumerate(self.scene_labels):
@@ -85,7 +87,8 @@ class SceneHeads(nn.Module):
 
 
 class FrameSampler:
-    """Frames of all shards as one array, drawn so that rare labels get their share."""
+    """Frames of all shards under one numbering, drawn so that rare labels and samples' newest frames get their
+    share."""
 
     def __init__(self, shards: list[Shard]):
         self.shards = shards
@@ -108,7 +111,8 @@ class FrameSampler:
 
 
 def rare_label_weights(labels: np.ndarray) -> np.ndarray:
-    """[N, K] labels -> [N] weights: the mean over labels of 1/sqrt(class frequency), so no class starves."""
+    """[N, K] labels -> [N] weights, sum 1: the mean over labels of 1/sqrt(class frequency), so that no class
+    starves."""
     weight = np.zeros(len(labels))
     for column in labels.T:
         classes, inverse, counts = np.unique(column, return_inverse=True, return_counts=True)
@@ -117,7 +121,7 @@ def rare_label_weights(labels: np.ndarray) -> np.ndarray:
 
 
 def disturb(patches: torch.Tensor, settings: VisionPretraining, generator: torch.Generator) -> torch.Tensor:
-    """Brightness and pixel noise on normalised patches [B, P, C] (range -1 … 1)."""
+    """Adds a brightness shift and pixel noise to normalised patches [B, P, C] (range -1 … 1)."""
     shift = torch.randn((len(patches), 1, 1), generator=generator) * 2 * settings.brightness
     grain = torch.randn(patches.shape, generator=generator) * 2 * settings.noise
     return (patches + shift + grain).clamp(-1.0, 1.0)

@@ -1,8 +1,8 @@
-"""Mini's base tokenizer: Qwen's byte-level BPE, learnt on the chains of causation and the prompt.
+"""Mini's base tokenizer: Qwen's byte-level BPE, learnt from the chains of causation and the prompt.
 
-Every word of the corpus becomes one token, as it (nearly) is in Qwen's large vocabulary, so that token counts
-of mini and of the 10B target mean the same. Source of the layout: the Qwen3-VL tokenizer (NFC, its split
-pattern, byte-level BPE, 26 added tokens in its order).
+Every word of the corpus becomes one token, as (nearly) in Qwen's large vocabulary, so that token counts of mini and of
+the 10B target are comparable. Source of the layout: the Qwen3-VL tokenizer (NFC, its split pattern, byte-level BPE, 26
+added tokens in its order).
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ NOT_SPECIAL = ("<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>"
 
 
 def train_base_tokenizer(texts: Iterable[str], vocabulary: int = 1500) -> Tokenizer:
-    """Learns merges until every word is a token or `vocabulary` (added tokens not counted) is full."""
+    """Learns merges until every word is one token or `vocabulary` (added tokens not counted) is full."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([

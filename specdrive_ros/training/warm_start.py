@@ -1,7 +1,7 @@
-"""Begins a training run with the weights of an earlier checkpoint instead of chance.
+"""Starts a training run from the weights of an earlier checkpoint instead of random ones.
 
-Rows of the vocabulary follow their tokens, so the texts may have changed; whatever reads another normalisation or
-other Fourier features of actions begins anew.
+Vocabulary rows follow their tokens, so the texts may have changed; whatever depends on another normalisation or other
+Fourier features of actions starts anew.
 """
 
 from pathlib import Path
@@ -19,9 +19,9 @@ ACTION_PARTS = ("expert.", "action_in_proj.", "action_out_proj.")
 
 @torch.no_grad()
 def warm_start(target: AlpamayoTarget, folder: Path) -> list[str]:
-    """Copies what fits from the checkpoint in `folder`; returns the names of the weights that begin anew.
+    """Copies what fits from the checkpoint in `folder`; returns the names of the weights that start anew.
 
-    Raises InputError where the networks have other sizes.
+    Raises InputError if the networks have different sizes.
     """
     source = load_target(folder)
     given, wanted = ((each.config.action_space, each.config.action_input) for each in (source, target))
@@ -44,7 +44,7 @@ def warm_start(target: AlpamayoTarget, folder: Path) -> list[str]:
 
 def copy_vocabulary_rows(rows: torch.Tensor, given: torch.Tensor, target: AlpamayoTarget,
                          source: AlpamayoTarget) -> None:
-    """rows [V, E] of `target`'s tokens from given [V', E] of `source`'s, where both have the token."""
+    """Copies rows of `given` [V', E] (`source`'s tokens) to `rows` [V, E] (`target`'s) for tokens that both have."""
     tokenizers = (TargetTokenizer.load(each.config).tokenizer for each in (target, source))
     own, theirs = (tokenizer.get_vocab(with_added_tokens=True) for tokenizer in tokenizers)
     shared = sorted(own.keys() & theirs.keys())

@@ -1,6 +1,6 @@
-"""The paper's tables: draft x {mirror, flat} x {distilled, +AARL}, and why they are as they are.
+"""The paper's tables: draft x {mirror, flat} x {distilled, +AARL}, and what explains them.
 
-In the order of the data: cells -> making (drafts) -> prompts -> measuring (rows.jsonl a cell) -> figures
+In the order of the data: cells -> making (drafts) -> prompts -> measuring (rows.jsonl per cell) -> figures
 (ablation.json) -> report (ablation.html);
-attention: where each draft looks; tokens: which tokens each gets right by itself; estimate: what all that takes
+attention: where each draft attends; tokens: which tokens each gets right by itself; estimate: what it all costs
 """

@@ -1,6 +1,6 @@
-"""The whole ablation: makes every cell's draft, measures it, asks where it looks, and puts it into one document.
+"""The whole ablation: makes every cell's draft, measures it, analyses it, and collects everything in one document.
 
-Resumable a cell: what is in the folder and answers the same question is not made again.
+Resumable per cell: what is in the folder and answers the same question is not made again.
 """
 
 import json
@@ -37,8 +37,9 @@ SETTINGS, NEEDED = "settings.json", "needs.json"
 
 @dataclass(frozen=True)
 class Question:
-    """prompts: of each split; plans: of them, whose plans are compared; traced: held-out ones that attention and tokens
-    are asked of; seed: of the first held-out world."""
+    """prompts: of each split; plans: how many of them have their plans compared; traced: held-out prompts for which
+    attention and tokens are analysed; seed: of the first held-out world.
+    """
 
     blocks: tuple[int, ...] = (8, 16)
     prompts: int = 120
@@ -113,7 +114,7 @@ class Ablation:
 
     @property
     def _asked(self) -> dict:
-        """What a cell's figures depend on beside its draft, as JSON has it."""
+        """What a cell's figures depend on besides its draft, as JSON."""
         question = {**asdict(self.question), "blocks": list(self.question.blocks)}
         return question | {"target": self._target, "families": list(self.families)}
 
@@ -131,7 +132,7 @@ class Ablation:
 
     @cached_property
     def _traces(self) -> list[Trace]:
-        """Held-out prompts, of every family alike."""
+        """Held-out prompts, equally many of every family."""
         samples = self._prompts(HELD_OUT)
         step = max(1, len(samples) // self.question.traced)
         return [trace(self.planner, sample) for sample in samples[::step][: self.question.traced]]
@@ -142,7 +143,7 @@ class Ablation:
 
     @property
     def _needs(self) -> list[dict[str, list[bool]]]:
-        """What each token of the traced answers needs; kept."""
+        """What each token of the traced answers needs; kept in a file."""
         path = self.making.out / NEEDED
         known = read_looked(path, self._asked)
         if known is None:
@@ -161,7 +162,7 @@ class Ablation:
         return found
 
     def _check_settings(self) -> None:
-        """A folder holds drafts of one target and one recipe: with another recipe they would not be made again."""
+        """Raises InputError for a folder made with another target or recipe, whose drafts would not be made again."""
         making, path = self.making, self.making.out / SETTINGS
         record = json.loads(
             json.dumps(

@@ -1,8 +1,8 @@
-"""Where a draft looks while it writes ahead: share of its attention on each source, and the entropy.
+"""Where a draft attends while it writes ahead: the share of its attention on each source, and its entropy.
 
-Per layer, head and step ahead, from every place of the target's own answers, behind the target's own words. Two
-settings of the rotary embedding are compared by it: a mirrored one sees an image's rows at nearly one place, a flat one
-a row after another. `rows` says what an even look would give.
+Per layer, head and step ahead, from every position of the target's own answers, given the target's own tokens.
+Compares two settings of the rotary embedding: a mirrored one sees the rows of an image at nearly the same position, a
+flat one at consecutive positions. `rows` is what uniform attention would give.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,19 +43,19 @@ def attention_figures(policy: DraftPolicy, traces: Sequence[Trace], select: TapS
 
 
 def own_rows_of(policy: DraftPolicy) -> tuple[int, ...]:
-    """Sources of the first of a draft's own rows, `AHEAD` behind them: a block begins with the newest token, a true word
-    that EAGLE-3 reads in a row of the text."""
+    """Sources of a draft's own rows before those of `AHEAD`: a block begins with the newest token, a true one, which
+    EAGLE-3 reads in a row of the text."""
     return (WRITTEN,) if isinstance(policy, DFlashPolicy) else ()
 
 
 def shares_of(
     looked: Iterable[Tensor], sources: np.ndarray, real: np.ndarray, first: tuple[int, ...] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over the places that count: [layers, heads, steps, sources] and [layers, heads, steps].
+    """Sums over the positions that count: [layers, heads, steps, sources] and [layers, heads, steps].
 
     looked: per step, weights [layers, heads, places, rows]; rows beyond `sources` [S] are the draft's own
     real:   [steps, places] 0 or 1
-    first:  sources of the first of those rows, the others are ahead
+    first:  sources of the first of the draft's own rows; the others are `AHEAD`
     """
     shares, entropies = [], []
     for weights, counts in zip(looked, real):
@@ -69,7 +69,8 @@ def shares_of(
 
 
 def weights_of(policy: DraftPolicy, batch: dict[str, Tensor], states: States) -> list[Tensor]:
-    """Per step ahead, what each place's row there looks at: [layers, heads, places, S + own rows]. A batch of one."""
+    """Attention weights per step ahead, of the row of each position: [layers, heads, places, S + own rows]. For a
+    batch of one."""
     return _of_eagle3(policy, batch, states) if isinstance(policy, Eagle3Policy) else _of_dflash(policy, batch, states)
 
 
@@ -81,7 +82,7 @@ def _of_eagle3(policy: Eagle3Policy, batch: dict[str, Tensor], states: States) -
 
 
 def _of_dflash(policy: DFlashPolicy, batch: dict[str, Tensor], states: States) -> list[Tensor]:
-    """A block looks at the context and at its own slots; other blocks, which it does not see, are left out."""
+    """A block attends to the context and its own slots; other blocks, which it does not see, are left out."""
     draft, config = policy.draft, policy.draft.config
     blocks = make_blocks(
         batch["token_ids"],

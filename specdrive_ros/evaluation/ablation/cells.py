@@ -1,4 +1,4 @@
-"""What is compared: one trained draft a cell. Knows no network."""
+"""What is compared: each cell is one trained draft. Knows no network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ KINDS = ("eagle3", "dflash")
 ROPES = ("mirror", "flat")
 DISTILLED, STATIC, SELF = "distilled", "static", "self"
 STAGES = (DISTILLED, STATIC, SELF)
-MIRROR_AARL_SEEDS = 1  # AARL on mirror is there for completeness
+MIRROR_AARL_SEEDS = 1  # AARL on mirror is included for completeness
 
 
 @dataclass(frozen=True, order=True)
@@ -22,7 +22,7 @@ class Cell:
 
     @property
     def row(self) -> str:
-        """The table's row: `dflash-flat`, post-trained `dflash-flat+static`."""
+        """The table's row: `dflash-flat`, or post-trained `dflash-flat+static`."""
         return f"{self.kind}-{self.rope}" + ("" if self.stage == DISTILLED else f"+{self.stage}")
 
     @property
@@ -31,7 +31,7 @@ class Cell:
 
     @property
     def distilled(self) -> "Cell":
-        """The cell whose draft this one begins with."""
+        """The cell whose draft this one starts from."""
         return Cell(self.kind, self.rope, DISTILLED, self.seed)
 
     def folder(self, out: Path) -> Path:
@@ -39,7 +39,7 @@ class Cell:
 
 
 def all_cells(seeds: int, kinds: Sequence[str] = KINDS) -> list[Cell]:
-    """Distilled ones first, each before those that begin with it."""
+    """Distilled cells first, so that each precedes those that start from it."""
     cells = [Cell(kind, rope, DISTILLED, seed) for kind in kinds for rope in ROPES for seed in range(seeds)]
     for kind in kinds:
         for rope in ROPES:
@@ -49,7 +49,7 @@ def all_cells(seeds: int, kinds: Sequence[str] = KINDS) -> list[Cell]:
 
 
 def choose_cells(cells: list[Cell], rows: Sequence[str]) -> list[Cell]:
-    """Those of the rows named, and the distilled ones they begin with; all where none is named."""
+    """The cells of the named rows and the distilled ones they start from; all if none is named. Raises InputError."""
     known = list(dict.fromkeys(cell.row for cell in cells))
     if wrong := [row for row in rows if row not in known]:
         raise InputError(f"--rows {wrong[0]}: no such row; choose some of {', '.join(known)}")

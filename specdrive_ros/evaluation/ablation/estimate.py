@@ -1,5 +1,5 @@
-"""What an ablation takes, from the processor time of a few steps here. Wall times of a busy machine mean nothing; the
-processor's do, and divided by the cores they bound the wall time from below.
+"""What an ablation costs, from the processor time of a few steps here. Wall times of a busy machine mean nothing;
+processor time does, and divided by the number of cores it is a lower bound of the wall time.
 """
 
 import time
@@ -11,19 +11,19 @@ from types import SimpleNamespace
 from specdrive_ros.evaluation.ablation.cells import DISTILLED, STATIC, Cell
 from specdrive_ros.evaluation.ablation.making import Making
 
-STEPS = 3  # measured, behind one that is not
-SAMPLES = 32  # states cached for it
-STATES = "states"  # what a run's progress is called while it caches
+STEPS = 3  # measured, after one that is not
+SAMPLES = 32  # states cached for the estimate
+STATES = "states"  # name of a run's progress while it caches
 AARL = "aarl"
 
 
 class Enough(Exception):
-    """The steps wanted are done."""
+    """Raised when the wanted steps are done."""
 
 
 @dataclass
 class StepClock:
-    """A `progress` that notes the processor's time at each step of a training and ends it behind the last."""
+    """A `progress` that records the processor time at each step of a training run and stops it after the last one."""
 
     at_s: list[float] = field(default_factory=list)
     states_s: float = 0.0
@@ -50,7 +50,7 @@ class StepClock:
 
 
 def clocked(making: Making, cell: Cell) -> StepClock:
-    """A few steps of a cell's training, which is then left as it is."""
+    """Runs a few steps of a cell's training, which is then abandoned."""
     clock = StepClock()
     with suppress(Enough):
         replace(making, progress=clock).make(cell)
@@ -58,8 +58,8 @@ def clocked(making: Making, cell: Cell) -> StepClock:
 
 
 def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict]:
-    """Of the target's states, cached once, and per kind: processor seconds a step and minutes a cell, distilled and
-    post-trained, its evaluations not counted. scratch: a folder for what is not kept."""
+    """Costs of the target's states, cached once, and per kind: processor seconds per step and minutes per cell,
+    distilled and post-trained, without evaluations. scratch: a folder for temporary files."""
     never, few = 10**6, replace(making.features, count=SAMPLES)
     trying = replace(
         making,
@@ -75,7 +75,7 @@ def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict
         begun, post = Cell(kind, "flat", DISTILLED, 0), Cell(kind, "flat", STATIC, 0)
         distilling = clocked(trying, begun)
         replace(trying, distillation=replace(trying.distillation, steps=1), progress=StepClock()).make(begun)
-        step_s = clocked(trying, post).step_s  # on any draft
+        step_s = clocked(trying, post).step_s  # any draft will do
         if not found:
             states = making.features.count * 11 // 10
             found.append(_row("target", STATES, distilling.states_s / max(distilling.states, 1), states))
@@ -85,7 +85,7 @@ def estimate(making: Making, scratch: Path, kinds: tuple[str, ...]) -> list[dict
 
 
 def plan_seconds(making: Making, cell: Cell) -> float:
-    """Processor seconds of a plan of the reward's, in a batch, its prompt's keys and values known."""
+    """Processor seconds per plan of the reward, in a batch, with keys and values of the prompt already known."""
     stage, train, _ = making.run(cell, None).prepare()
     answers = [train.read(number) for number in range(min(len(train), stage.rewards.batch))]
     requests = [
@@ -98,7 +98,8 @@ def plan_seconds(making: Making, cell: Cell) -> float:
 
 
 def _at_most(making: Making, step_s: float, plan_s: float) -> dict:
-    """A draft that learnt nothing writes what cannot be closed and needs no plan; at most each rollout needs one."""
+    """The post-training's costs if every rollout needed a plan: an untrained draft writes what cannot be closed and
+    needs none."""
     rollouts = making.aarl.samples * making.aarl.states * making.aarl.rollouts
     seconds = making.aarl.steps * (step_s + rollouts * plan_s)
     return {"cpu_s_per_plan": round(plan_s, 4), "cpu_minutes_at_most": round(seconds / 60, 1)}

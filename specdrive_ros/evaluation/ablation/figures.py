@@ -1,15 +1,15 @@
-"""The figures of ablation.json, from the rows of all cells alone.
+"""The figures of ablation.json, computed from the rows of all cells alone.
 
-accepted_length   tokens per pass of the target, the target's own counted, the prefill not
-routine_share     what the draft supplied of all tokens, (L - 1) / L
-theoretical       see `THEORETICAL`: what it would bring where a wide pass costs what a narrow one does
-measured          plain decoding's time over that with the draft, prompts pooled, prefill left out
-plan_m            the largest distance of two waypoints between the plans behind both texts: 0 but for rounding, since
-                  the words are the same and the cache was filled in passes of other widths
-identical         every prompt's words are plain decoding's
+accepted_length   tokens per pass of the target, counting the target's own but not the prefill
+routine_share     share of all tokens that the draft supplied, (L - 1) / L
+theoretical       see `THEORETICAL`: the speedup where a wide pass costs the same as a narrow one
+measured          time of plain decoding divided by that with the draft, prompts pooled, prefill left out
+plan_m            the largest distance of two waypoints between the plans after both texts: 0 but for rounding, since
+                  the tokens are the same and the cache was filled in passes of other widths
+identical         every prompt's tokens are those of plain decoding
 
-Means have 95 % intervals by bootstrap over prompts and seeds, both drawn again. Comparisons are of the same prompts and
-seeds, the first less the second.
+Means have 95 % intervals by bootstrap over prompts and seeds, both resampled. Comparisons are of the same prompts and
+seeds, the first minus the second.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,18 +35,19 @@ Sides = dict[str, np.ndarray]  # measure -> [seeds, prompts]
 
 
 def draft_overhead(kind: str, block: int, layers: int, target_layers: int) -> float:
-    """What a proposal costs, in passes of the target: EAGLE-3 runs once a token, DFlash takes up what was accepted and
+    """Cost of a proposal, in passes of the target: EAGLE-3 runs once per token; DFlash takes in what was accepted and
     fills a block."""
     return (block - 1 if kind == "eagle3" else 2) * layers / target_layers
 
 
 def table(measured: Mapping[Cell, Iterable[Row]], overhead: Mapping[Key, float]) -> list[dict]:
-    """A record per row of the table, split and block. overhead: of `draft_overhead`."""
+    """One record per row of the table, split and block. overhead: from `draft_overhead`."""
     return [_record(key, seeds, sides, overhead[key]) for key, (seeds, sides) in collected(measured).items()]
 
 
 def collected(measured: Mapping[Cell, Iterable[Row]]) -> dict[Key, tuple[list[int], Sides]]:
-    """(seeds, measure -> [seeds, prompts]) per row of the table, split and block; prompts in one order everywhere."""
+    """(seeds, measure -> [seeds, prompts]) per row of the table, split and block; prompts in the same order
+    everywhere."""
     per_key: dict[Key, dict[int, list[Row]]] = {}
     for cell in sorted(measured):
         for row in measured[cell]:
@@ -92,7 +93,7 @@ def _mean(values: np.ndarray) -> float:
 
 
 def comparisons(measured: Mapping[Cell, Iterable[Row]]) -> list[dict]:
-    """Differences of accepted length, and whether the interval leaves out zero."""
+    """Differences of accepted length, and whether their interval excludes zero."""
     found, sides_of = [], collected(measured)
     for row, split, block in sides_of:
         kind, _, variant = row.partition("-")
@@ -117,7 +118,7 @@ def _difference(one: tuple[list[int], Sides], other: tuple[list[int], Sides]) ->
 
 
 def best(records: Iterable[dict], split: str) -> dict | None:
-    """The row with the most tokens a pass on a split, at any block."""
+    """The row with the most tokens per pass on a split, at any block; None if there is none."""
     rows = [record for record in records if record["split"] == split]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""What is asked of a cell's network itself: where it looks, and which tokens it gets right. Kept a cell."""
+"""What is computed from a cell's network itself: where it attends, and which tokens it gets right. Kept per cell."""
 
 import json
 import os
@@ -31,7 +31,7 @@ LOOKED = "looked.json"
 def look_at(
     folder: Path, text: TextConfig, target: FrozenTarget, given: tuple[int, ...], traces: Sequence[Trace], block: int
 ) -> dict:
-    """Attention and tokens right of the draft in a folder; given: tap layers of the networks the traces are from."""
+    """Attention and right tokens of the draft in a folder; given: tap layers of the networks that made the traces."""
     draft = load_draft_network(folder, text)
     policy, ahead = make_policy(draft, target), block - 1
     if isinstance(draft.config, DFlashConfig):
@@ -52,7 +52,7 @@ def write_looked(path: Path, asked: dict, found: dict) -> None:
 
 
 def read_looked(path: Path, asked: dict) -> dict | None:
-    """None where there is none, or it was asked of other prompts."""
+    """None if there is none, or if it answers another question."""
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return found if found.get("asked") == asked else None
 
@@ -74,7 +74,7 @@ def tokens_by_row(looked: dict[Cell, dict], needs: Sequence[dict[str, Sequence[b
 
 
 def attention_by_row(looked: dict[Cell, dict]) -> dict[str, dict]:
-    """Of each row's first seed."""
+    """Attention of each row's first seed."""
     found: dict[str, dict] = {}
     for cell in sorted(looked):
         found.setdefault(cell.row, {"seed": cell.seed, **looked[cell]["attention"]})

@@ -1,6 +1,6 @@
-"""Makes the draft of a cell: distilled or post-trained, resumable, with its graphs where the runtime needs them.
+"""Makes the draft of a cell: distilled or post-trained, resumable, with its graphs if the runtime needs them.
 
-What two cells of one kind differ in is what their names say; states of the target are cached once for all.
+Two cells of one kind differ only in what their names say; states of the target are cached once for all.
 """
 
 import json
@@ -21,8 +21,9 @@ DONE = "training.json"
 
 @dataclass(frozen=True)
 class Making:
-    """features: settings of the states on disk; distillation and aarl: as for any cell, kind, rope, anchor and seed
-    aside; runtime: that is measured on; log: folder -> a TensorBoard writer."""
+    """features: settings of the states on disk; distillation and aarl: the settings of all cells, except kind, rope,
+    anchor and seed; runtime: the one measured; log: folder -> a TensorBoard writer.
+    """
 
     model: ModelSettings
     data: Path
@@ -33,10 +34,10 @@ class Making:
     runtime: str
     progress: Callable
     log: Callable[[Path], object]
-    states: Path | None = None  # of the target, where they are cached already; None is in `out`
+    states: Path | None = None  # the target's states, if already cached elsewhere; None: inside `out`
 
     def make(self, cell: Cell) -> Path:
-        """The folder of the finished draft."""
+        """Makes the draft unless it is there; returns its folder."""
         folder = cell.folder(self.out)
         if not (folder / "run" / DONE).exists():
             with closing(self.log(folder / "run" / "tensorboard")) as log:
@@ -46,7 +47,7 @@ class Making:
         return folder
 
     def run(self, cell: Cell, log) -> DraftRun | AarlRun:
-        """The training of a cell, which goes on where it stopped."""
+        """The training run of a cell, which resumes where it stopped."""
         folder, states = cell.folder(self.out), self.states or self.out / "features"
         if cell.stage == DISTILLED:
             training = replace(self.distillation, kind=cell.kind, rope=cell.rope, seed=cell.seed)

@@ -1,9 +1,8 @@
 """One cell on the driving path: every prompt decoded plainly and with the cell's draft, in turn, from one prefill.
 
 A draft is asked for a chain of block - 1 tokens, so that a pass of the target has `block` rows. DFlash keeps the block
-it was trained with and the first slots are taken. Times are wall times of draft and verification; what the machine does
-meanwhile hits plain decoding of the same prompt alike. Rows are kept a cell, so that an ablation goes on where it
-stopped.
+it was trained with, and the first slots are used. Times are wall times of drafting and verification; other load on the
+machine affects plain decoding of the same prompt alike. Rows are kept per cell, so that an ablation can be resumed.
 """
 
 import json
@@ -29,13 +28,14 @@ from specdrive_ros.target.rope import text_positions
 from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
 
 ROWS = "rows.jsonl"
-WARM_UP = 2  # times the first prompt is decoded before anything is noted
+WARM_UP = 2  # times the first prompt is decoded before anything is recorded
 
 
 @dataclass(frozen=True)
 class Row:
-    """One prompt at one block. ms and plain_ms: of its reasoning, prefill not counted; plan_m: the largest distance of
-    two waypoints of the plans behind both texts, None where it was not asked; seed: of the world."""
+    """One prompt at one block size. ms and plain_ms: time of its reasoning without the prefill; plan_m: the largest
+    distance of two waypoints of the plans after both texts, None if not compared; seed: of the world.
+    """
 
     split: str
     family: str
@@ -50,7 +50,7 @@ class Row:
 
 
 class Chain:
-    """A draft on its own, as a chain."""
+    """A single draft, as a chain."""
 
     def __init__(self, inner: Eagle3Draft | DFlashDraft):
         self.inner, self.name = inner, inner.name
@@ -69,7 +69,7 @@ def load_chain(folder: Path, planner: Planner, runtime: str, threads: int, longe
 
 
 class Start:
-    """The target behind a prompt, to decode from more than once: what is written is dropped again."""
+    """The target's state after a prompt, to decode from more than once: what was written is dropped each time."""
 
     def __init__(self, planner: Planner, sample: HeldOutSample):
         self.planner, self.sample = planner, sample
@@ -83,7 +83,7 @@ class Start:
         return self.state
 
     def plan(self) -> np.ndarray:
-        """[W, 2] metres: the plan behind what has just been decoded."""
+        """[W, 2] metres in the ego frame at t0: the plan that follows what has just been decoded."""
         planner, state, history = self.planner, self.state, self.sample.observation.history
         positions = text_positions(state.cache.length, len(planner.noise), state.rope_delta)
         action = planner.networks.act(planner.noise, positions, state.cache, visible=state.cache.length)
@@ -94,10 +94,10 @@ class Start:
 def measure(
     planner: Planner, draft: Chain, split: str, samples: Sequence[HeldOutSample], blocks: Sequence[int], plans: int
 ) -> Iterator[Row]:
-    """Rows of every prompt and block. plans: prompts, spread over all, whose plans are compared as well."""
+    """Rows of every prompt and block. plans: number of prompts, spread over all, whose plans are compared as well."""
     plain = AutoregressiveDecoder(planner.networks, planner.rules)
     ahead = {block: SpeculativeDecoder(planner.networks, planner.rules, draft, nodes=block - 1) for block in blocks}
-    planner.decoder = ahead[max(blocks)]  # the cache has room for its passes
+    planner.decoder = ahead[max(blocks)]  # its cache has room for the widest passes
     compared = set(np.linspace(0, len(samples) - 1, min(plans, len(samples))).astype(int).tolist())
     for number, sample in enumerate(samples):
         start = Start(planner, sample)
@@ -131,14 +131,14 @@ def _ms(reasoning: Reasoning) -> float:
 
 
 def write_rows(path: Path, asked: dict, rows: Sequence[Row]) -> None:
-    """asked: what was measured; other questions are other rows."""
+    """Writes the rows of one question; asked: what was measured."""
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text("\n".join(map(json.dumps, [asked, *map(asdict, rows)])) + "\n", encoding="utf-8")
     os.replace(unfinished, path)
 
 
 def read_rows(path: Path, asked: dict) -> list[Row] | None:
-    """None where there are none yet, or of another question."""
+    """The rows; None if there are none yet or they answer another question. Raises InputError if unreadable."""
     if not path.exists():
         return None
     try:

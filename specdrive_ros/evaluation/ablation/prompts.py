@@ -1,7 +1,7 @@
-"""What every cell is measured on: one instant a world, of worlds that no draft was trained on.
+"""What every cell is measured on: one instant per world, from worlds that no draft was trained on.
 
-`validation`  worlds of the range that trainings validate on
-`held_out`    worlds that `drive --seed` takes, which nothing else of training or validation ever sees
+`validation`  worlds from the range that training validates on
+`held_out`    worlds that `drive --seed` accepts, which neither training nor validation ever sees
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ VALIDATION_OFFSET = 500_000  # beyond the worlds of `data generate`, so that no 
 def prompts(
     split: str, families: Sequence[str], count: int, seed: int, on_prompt: Callable[[], None]
 ) -> list[HeldOutSample]:
-    """`count` instants, families in turn. seed: of the first held-out world."""
+    """`count` instants, divided evenly over the families. seed: of the first held-out world."""
     found = []
     for number, family in enumerate(families):
         share = count // len(families) + (number < count % len(families))

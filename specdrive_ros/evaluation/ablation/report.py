@@ -1,6 +1,6 @@
-"""ablation.html: the tables, what differs, the anchors' curves, where drafts look and which tokens they get right.
+"""ablation.html: the tables, what differs, the anchors' curves, where drafts attend and which tokens they get right.
 
-From the contents of ablation.json alone; knows no draft and no model.
+Made from the contents of ablation.json alone; knows no draft and no model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def ablation_html(result: Mapping) -> str:
 
 
 def terminal_table(result: Mapping) -> str:
-    """A line a row, split and block."""
+    """One line per row, split and block."""
     lines = []
     for record in result["table"]:
         lines.append(
@@ -163,7 +163,7 @@ def _attention(found: Mapping[str, Mapping]) -> str:
 
 
 def _by_step(name: str, each: Mapping, sources: Sequence[str]) -> str:
-    """One distilled draft, step by step ahead: sources over all heads, then each head's vision, history and entropy."""
+    """One distilled draft by step ahead: sources over all heads, then each head's vision, history and entropy."""
     shares, entropy = np.array(each["share"]), np.array(each["entropy"])  # [layers, heads, steps, sources], [… steps]
     layers, count, ahead = entropy.shape
     steps = [f"{step}" for step in range(1, ahead + 1)]

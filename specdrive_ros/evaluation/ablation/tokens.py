@@ -1,10 +1,10 @@
 """Which tokens a draft gets right by itself: routine ones, or those that need the cameras or the history.
 
-What a token needs is the measure of `evaluation/looking`: the target's greedy choice there, the answer before it given,
-is another one without it. A draft gets a token right
+What a token needs is measured as in `evaluation/looking`: without it, the target's greedy choice there is another one,
+given the answer before it. A draft gets a token right
 
-`first`     as the first token ahead, everything before it true
-`supplied`  in decoding, as a chain of a block: the target only nodded
+`first`     as the first token ahead, with everything before it true
+`supplied`  in decoding, as a chain of one block: the target only confirmed it
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,8 @@ NEEDS = ("routine", "vision", "history")
 
 @dataclass(frozen=True)
 class TokensRight:
-    """Of one draft and one answer: [n] bool per token; the first token comes with the prefill and is nobody's."""
+    """Of one draft and one answer: [n] bool per token; the first token comes with the prefill and counts for
+    nobody."""
 
     first: np.ndarray
     supplied: np.ndarray
@@ -53,7 +54,7 @@ def tokens_right(policy: DraftPolicy, each: Trace, select: TapSelection, ahead: 
 
 
 def supplied(runs: np.ndarray) -> np.ndarray:
-    """[n] bool: accepted of a proposal, given the run accepted behind each token, were it the newest."""
+    """[n] bool: tokens accepted from a proposal, given the run accepted after each token, were it the newest."""
     found, newest = np.zeros(len(runs), bool), 0
     while newest < len(runs):
         found[newest + 1 : newest + 1 + runs[newest]] = True
@@ -62,7 +63,8 @@ def supplied(runs: np.ndarray) -> np.ndarray:
 
 
 def token_figures(right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]]) -> dict:
-    """Share right by need, with intervals over prompts and seeds. right: seed -> one an answer, ordered as `needs`."""
+    """Shares right by need, with intervals over prompts and seeds. right: seed -> one entry per answer, in `needs`'
+    order."""
     sides = {(how, need): _sides(right, needs, how, need) for how in ("first", "supplied") for need in NEEDS}
     return {
         "tokens": {need: int(sides["first", need][1][0].sum()) for need in NEEDS},
@@ -76,13 +78,14 @@ def token_figures(right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Ma
 def routine_less_vision(
     right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]]
 ) -> dict | None:
-    """How much oftener a routine token is right at first than one that needs the cameras; None where one is absent."""
+    """How much more often a routine token is right as the first ahead than one that needs the cameras; None if either
+    kind is missing."""
     routine, vision = (_sides(right, needs, "first", need) for need in ("routine", "vision"))
     return crossed_difference(*routine, *vision) if routine[1].sum() and vision[1].sum() else None
 
 
 def _sides(right: Mapping[int, Sequence[TokensRight]], needs: Sequence[Mapping[str, np.ndarray]], how: str, need: str):
-    """parts and wholes [seeds, answers]; the first token of an answer is left out."""
+    """Parts and wholes [seeds, answers]; the first token of an answer is left out."""
     parts = [
         [float((getattr(one, how) & where[need])[1:].sum()) for one, where in zip(ones, needs)]
         for ones in right.values()

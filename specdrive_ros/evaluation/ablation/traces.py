@@ -1,6 +1,6 @@
-"""A prompt and the target's own answer as drafts are trained on them: tokens, positions, states of every row.
+"""A prompt and the target's own answer in the form that drafts are trained on: tokens, positions, states of every row.
 
-Made on the driving path's networks, so that held-out prompts need no training data. PyTorch tensors out.
+Made with the driving path's networks, so that held-out prompts need no training data. Gives PyTorch tensors.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SOURCES = ("vision", "history", "prompt text", "written", "ahead")  # ahead: the
 
 @dataclass(frozen=True)
 class Trace:
-    """sources: [S] of `SOURCES` for each row; taps: [S, given * E] of the networks' tap layers."""
+    """sources: [S] index into `SOURCES` for each row; taps: [S, given * E] of the networks' tap layers."""
 
     sample: HeldOutSample
     answer: tuple[int, ...]
@@ -32,7 +32,7 @@ class Trace:
     sources: np.ndarray
 
     def batch(self, select: TapSelection) -> dict[str, Tensor]:
-        """As `DraftFeatures.batch` gives it, of this one."""
+        """The same as `DraftFeatures.batch`, for this one trace."""
         size = len(self.token_ids)
         written = torch.arange(size) >= size - len(self.answer)
         return {

@@ -1,9 +1,9 @@
 """Whether a plan does what its sentence says.
 
-What a sentence decides is read from the phrase it is made of; what a plan does, from its path alone. One table
-has the rule of each decision. A decision that is not in it (what a car does behind another one, the other one
-decides) is not judged, and the figures say how many those are. The expert's own sentences and futures go
-through the same rules: where those disagree the rule is wrong, not the driver.
+What a sentence decides is read from the phrase it is made of; what a plan does, from its path alone. One table has the
+rule for each decision. A decision without a rule (what a car does behind another is decided by the other) is not
+judged, and the figures say how many those are. The expert's own sentences and futures are judged by the same rules:
+where those disagree, the rule is wrong, not the driver.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from specdrive_ros.shapes import WAYPOINT_STEP_S, WAYPOINT_TIMES_S
 
 STANDING_MPS = 1.0  # nearly standing
 MUCH_SLOWER_SHARE = 0.5  # of the speed at t0
-SLOWER_MPS = 0.3  # below the speed at t0: no longer the same speed
+SLOWER_MPS = 0.3  # less than this below the speed at t0 still counts as the same speed
 SETTLED_S = 1.0  # what happens earlier is what the car was doing anyway
-END_S = 0.5  # the speed at the end is the mean of this long
-ASIDE_M = 0.4  # beside the centre of the lane, or beside where the car is at t0
-BACK_M = 0.2  # nearer to the centre of the lane than at t0; what is to be corrected may be small
+END_S = 0.5  # the final speed is the mean over this time
+ASIDE_M = 0.4  # from the centre of the lane, or from where the car is at t0
+BACK_M = 0.2  # nearer to the centre of the lane than at t0; the error to correct may be small
 SIDEWAYS_WITHIN_S = 4.0  # later the way back may have begun
-TOWARDS, AWAY = ("side", "back"), ("off",)  # slots that name the side to go to, and the side to leave
+TOWARDS, AWAY = ("side", "back"), ("off",)  # slots that name the side to move to, and the side to leave
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,8 @@ class Motion:
 
 
 def offset_from(lane: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """[n] metres, left positive, of points [n, 2] from a line of poses [N, 3], seen from the nearest pose."""
+    """[n] metres, left positive, of points [n, 2] from a line of poses [N, 3] x, y, yaw, seen from the nearest
+    pose."""
     apart = points[:, None] - lane[None, :, :2]
     nearest = np.linalg.norm(apart, axis=2).argmin(axis=1)
     dx, dy = apart[np.arange(len(points)), nearest].T
@@ -56,7 +57,8 @@ def offset_from(lane: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def agrees(reading: Reading, motion: Motion) -> bool | None:
-    """Whether the motion is what the sentence says; None where its decision has no rule or it names no side."""
+    """Whether the motion does what the sentence says; None if its decision has no rule, or needs a side and names
+    none."""
     rule, side = RULES.get(reading.decision), side_of(reading)
     if rule is None or (rule in SIDEWAYS and side == 0):
         return None
@@ -64,7 +66,7 @@ def agrees(reading: Reading, motion: Motion) -> bool | None:
 
 
 def side_of(reading: Reading) -> int:
-    """Where the sentence says to go: 1 left, -1 right, 0 it does not say."""
+    """The side to move to that the sentence names: 1 left, -1 right, 0 none."""
     for slots, sign in ((TOWARDS, 1), (AWAY, -1)):
         for slot in slots:
             if reading.slots.get(slot) in ("left", "right"):
@@ -73,34 +75,34 @@ def side_of(reading: Reading) -> int:
 
 
 def stops(motion: Motion, side: int) -> bool:
-    """Stands nearly, or goes at half the speed or less, at some time after the first second."""
+    """Whether it nearly stands, or has half its speed or less, at some time after the first second."""
     slowest = motion.speeds_mps[WAYPOINT_TIMES_S > SETTLED_S].min()
     return slowest <= max(STANDING_MPS, MUCH_SLOWER_SHARE * motion.v0_mps)
 
 
 def slows(motion: Motion, side: int) -> bool:
-    """Is at some time clearly slower than at t0, or nearly stands."""
+    """Whether it is clearly slower than at t0 at some time, or nearly stands."""
     return motion.speeds_mps.min() <= max(STANDING_MPS, motion.v0_mps - SLOWER_MPS)
 
 
 def goes_on(motion: Motion, side: int) -> bool:
-    """Does not end standing."""
+    """Whether it does not end standing."""
     return motion.speeds_mps[WAYPOINT_TIMES_S > WAYPOINT_TIMES_S[-1] - END_S].mean() > STANDING_MPS
 
 
 def goes_aside(motion: Motion, side: int) -> bool:
-    """Is or comes to the named side of the lane's centre, or moves to that side of where it is."""
+    """Whether it is or comes to the named side of the lane's centre, or moves to that side from where it is."""
     beside, moved = _sideways(motion, side)
     return max(beside, moved) >= ASIDE_M
 
 
 def goes_back(motion: Motion, side: int) -> bool:
-    """Moves to the named side across the lane."""
+    """Whether it moves to the named side across the lane."""
     return _sideways(motion, side)[1] >= BACK_M
 
 
 def _sideways(motion: Motion, side: int) -> tuple[float, float]:
-    """The furthest to the named side: of the lane's centre, and of the offset at t0; metres."""
+    """The farthest to the named side: from the lane's centre, and from the offset at t0; metres."""
     furthest = (side * motion.offset_m[WAYPOINT_TIMES_S <= SIDEWAYS_WITHIN_S]).max()
     return furthest, furthest - side * motion.offset0_m
 

@@ -1,4 +1,4 @@
-"""The same instant with one source of knowledge taken away or exchanged. Knows no model."""
+"""The same instant with one source of information removed or exchanged. Knows no model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,11 +10,11 @@ from specdrive_ros.observation.observation import EgoHistory, Observation
 
 AS_IT_IS, BLACK, OTHER_SCENE, FROZEN = "as_it_is", "black", "other_scene", "frozen"
 CONDITIONS = (AS_IT_IS, BLACK, OTHER_SCENE, FROZEN)
-BLIND = (BLACK, OTHER_SCENE)  # those that take the own cameras away
+BLIND = (BLACK, OTHER_SCENE)  # those that take away the own cameras
 
 
 def condition(name: str, own: Observation, other: Observation) -> Observation:
-    """The observation `own` under one of `CONDITIONS`; `other` is where the other scene's cameras come from."""
+    """The observation `own` under one of `CONDITIONS`; `other` provides the cameras of the other scene."""
     return _MAKE[name](own, other)
 
 
@@ -31,7 +31,7 @@ def _other_scene(own: Observation, other: Observation) -> Observation:
 
 
 def _frozen(own: Observation, other: Observation) -> Observation:
-    """The ego has stood where it is for all of the history."""
+    """Looks as if the ego had stood still for all of the history."""
     xyz, rotation = np.zeros_like(own.history.xyz), np.broadcast_to(np.eye(3), own.history.rotation.shape)
     return replace(own, history=EgoHistory(xyz, rotation.copy(), 0.0))
 
@@ -41,9 +41,9 @@ _MAKE: dict[str, Callable[[Observation, Observation], Observation]] = {
 
 
 def other_scenes(samples: Sequence[HeldOutSample]) -> list[HeldOutSample]:
-    """For each sample the one whose cameras it is shown: of another family, and each other family in turn.
+    """For each sample, the one whose cameras it is shown: from another family, the other families in turn.
 
-    Of one family alone, another world; a single sample has only itself.
+    If there is only one family, another world; a single sample only has itself.
     """
     by_family: dict[str, list[HeldOutSample]] = {}
     for sample in samples:

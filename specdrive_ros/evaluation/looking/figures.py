@@ -1,25 +1,21 @@
-"""Every figure of `looking`, from its raw rows alone: `figures(rows)`.
+"""Every figure of `looking`, computed from its raw rows alone: `figures(rows)`.
 
 A measure gives each sample a part and a whole (see bootstrap.py). What each one counts:
 
-exact            the sentence is the label's, character by character
+exact            the sentence equals the label's, character by character
 token_f1         F1 of the label's words and punctuation marks
 slots            visual words of the label that the answer has in their place (`sentences.slots_right`)
-known_phrase     the sentence is one of sim/phrases.py with its slots filled
+known_phrase     the sentence is a phrase of sim/phrases.py with its slots filled
 decision         its phrase has the label's decision (a sentence of no known phrase has none)
 agrees           of the sentences that can be judged: the plan does what the sentence says (agreement.py)
 finished         the model ended its reasoning itself
 ade, fde         metres to the expert's future, mean up to and at 3 s and 6.4 s
 
-Shares of the tokens that the model wrote as it is, closing tokens included; a token needs something when
-the greedy choice at its place, the answer before it given, is another one without it:
-vision_black     needs the cameras, against black ones
-vision_other     needs the cameras, against another scene's
-vision           one of both
-history          needs the history, against one of standing still
-both             vision and history
-routine          neither
-unsteady         another one with nothing changed: should be 0, else the shares are noise
+Shares of the tokens that the model wrote under `as_it_is`, closing tokens included. A token needs something if,
+without it, the greedy choice at its position is another one, given the answer before it: vision_black     needs the
+cameras, compared with black ones vision_other     needs the cameras, compared with another scene's vision
+either of them history          needs the history, compared with one of standing still both             vision and
+history routine          neither unsteady         changes with nothing changed: should be 0, else the shares are noise
 """
 
 from collections import Counter
@@ -49,7 +45,8 @@ NOTHING: PartOfWhole = (0.0, 0.0)
 
 
 def figures(rows: Iterable[Row]) -> dict:
-    """{"families": {family: figures, …, "all": figures}}, the contents of looking.json. Raises InputError."""
+    """{"families": {family: figures, …, "all": figures}}, the contents of looking.json. Raises InputError for bad
+    rows."""
     samples = by_sample(rows)
     scored = {key: score_sample(conditions, samples) for key, conditions in samples.items()}
     families = dict.fromkeys(family for family, _ in samples)
@@ -81,7 +78,7 @@ def score_plan(row: Row) -> Scores:
 
 
 def judged(reading: Reading | None, row: Row, path: list) -> PartOfWhole:
-    """Whether the path does what was read; the history and the lane are the row's."""
+    """Whether the path does what was read, as a part of a whole; history and lane are those of the row."""
     if reading is None:
         return NOTHING
     verdict = agrees(reading, Motion.along(np.array(path), row.speed_mps, np.array(row.lane)))
@@ -89,10 +86,10 @@ def judged(reading: Reading | None, row: Row, path: list) -> PartOfWhole:
 
 
 def score_baselines(row: Row, other: Row | None) -> Scores:
-    """What plans and sentences are compared with: motions that know the past only, and two kinds of agreement.
+    """What plans and sentences are compared with: motions that know only the past, and two kinds of agreement.
 
-    expert_agrees:    the label and the expert's own future: what the rules of agreement are worth.
-    agrees_by_chance: the sentence as it is, and the plan of another sample (the one of `other_scene`).
+    expert_agrees:    the label and the expert's own future: shows how good the rules of agreement are.
+    agrees_by_chance: the sentence under `as_it_is` and the plan of another sample (that of `other_scene`).
     """
     history = EgoHistory(*planar_poses(np.array(row.history)), row.speed_mps)
     straight, arc = constant_velocity(history), constant_turn_rate_and_velocity(history)
@@ -119,7 +116,7 @@ def token_shares(conditions: Mapping[str, Row]) -> Scores:
 
 
 def token_needs(choices: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Measure -> [n] bool, which tokens of an answer need what; choices: condition -> each token's greedy choice."""
+    """Measure -> [n] bool, which tokens of an answer need what; choices: condition -> greedy choice at each token."""
     own = np.array(choices[AS_IT_IS])
     changed = {name: np.array(choices[name]) != own for name in CONDITIONS}
     vision = np.any([changed[name] for name in BLIND], axis=0)
@@ -175,7 +172,7 @@ def _columns(scored: list[dict[str, Scores]]) -> Callable[[str, str], tuple[np.n
 
 
 def _not_judged(samples: Iterable[Mapping[str, Row]]) -> dict[str, int]:
-    """Decisions of the sentences as they are whose agreement was not judged, and how often."""
+    """Decisions, under `as_it_is`, of the sentences whose agreement was not judged, and how often each occurs."""
     counts: Counter[str] = Counter()
     for conditions in samples:
         row = conditions[AS_IT_IS]

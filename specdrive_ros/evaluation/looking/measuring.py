@@ -1,6 +1,6 @@
-"""Plans every sample under every condition, free running, and asks for the choices along the answer as it is.
+"""Plans every sample under every condition, running freely, and takes the greedy choices along the `as_it_is` answer.
 
-Knows no networks: a planner and a function for the choices are given.
+Knows no networks: a planner and a function for the choices are passed in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +22,13 @@ Choices = Callable[[Observation, tuple[int, ...]], list[int]]
 
 
 class MakesPlans(Protocol):
-    """What of a planner is measured."""
+    """The part of a planner that is measured."""
 
     def plan(self, observation: Observation) -> Plan: ...
 
 
 def choices_of(planner: "Planner") -> Choices:
-    """(observation, answer) -> the planner's greedy choice at each place of the answer."""
+    """Makes the function (observation, answer) -> the planner's greedy choice at each position of the answer."""
 
     def choices(observation: Observation, token_ids: tuple[int, ...]) -> list[int]:
         state = planner.perceive(observation, {})
@@ -47,7 +47,7 @@ def measure(planner: MakesPlans, choices: Choices, samples: Sequence[HeldOutSamp
 def _measure_one(planner: MakesPlans, choices: Choices, sample: HeldOutSample, other: HeldOutSample
                  ) -> list[tuple[Row, np.ndarray, Plan]]:
     measured, answer = [], ()
-    for name in CONDITIONS:  # the first is the answer whose tokens are asked for under all of them
+    for name in CONDITIONS:  # the first condition gives the answer that is scored under all of them
         observation = condition(name, sample.observation, other.observation)
         plan = planner.plan(observation)
         answer = answer or plan.token_ids

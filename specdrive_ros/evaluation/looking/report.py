@@ -1,4 +1,4 @@
-"""looking.html and the table on the terminal: the figures to look at, and the sentences to read side by side.
+"""looking.html and the table on the terminal: the figures, and sentences to compare side by side.
 
 Wrong answers come first. All text from models and arguments is escaped.
 """
@@ -42,14 +42,14 @@ class Shown:
 
 
 class WorstCases:
-    """Keeps the pictures of each family's furthest answers only, so that memory does not grow with the samples."""
+    """Keeps the images of each family's worst answers only, so that memory does not grow with the samples."""
 
     def __init__(self, per_family: int = CASES_PER_FAMILY):
         self.per_family = per_family
         self._cases: dict[str, list[list[Shown]]] = {}
 
     def add(self, case: list[Shown]) -> None:
-        """case: one sample under all conditions, as it is first."""
+        """case: one sample under all conditions, `as_it_is` first."""
         kept = self._cases.setdefault(case[0].row.family, [])
         kept.append(case)
         kept.sort(key=_rightness)
@@ -64,7 +64,7 @@ def _rightness(case: list[Shown]) -> float:
 
 
 def terminal_table(result: Mapping) -> str:
-    """One line per family, means only. slots: as it is, then with black, other cameras and frozen history."""
+    """One line per family, means only. slots: as it is, then with black cameras, other cameras and frozen history."""
     lines = [f"{'':16}" + "".join(f"{title:>8}" for title, _, _ in TERMINAL)]
     for family, block in result["families"].items():
         cells = (_plain(_group(block, group)[measure], measure) for _, group, measure in TERMINAL)
@@ -75,7 +75,7 @@ def terminal_table(result: Mapping) -> str:
 
 
 def looking_html(result: Mapping, cases: Sequence[Sequence[Shown]]) -> str:
-    """result: the contents of looking.json; cases: of each sample shown, its conditions, as it is first."""
+    """result: the contents of looking.json; cases: each sample shown, under all conditions, `as_it_is` first."""
     families = result["families"]
     facts = " · ".join(f"{name} {result[name]}" for name in ("model", "runtime", "seed") if name in result)
     body = [f'<h1>Does it look?</h1><p class="soft">{escape(facts)} · {families[measures.ALL]["samples"]} samples, '
@@ -106,7 +106,7 @@ def _error_table(families: Mapping) -> str:
 
 
 def _family_card(family: str, block: Mapping) -> str:
-    """Conditions, and how far apart they are, in pairs; a difference whose interval has no zero is starred."""
+    """Conditions and their paired differences; a difference whose interval excludes zero is starred."""
     names = (*SHARES[:5], "ade_3s_m", "ade_6.4s_m")
     means = [[TITLES[name], *(_cell(block["conditions"][name][measure], measure) for measure in names)]
              for name in CONDITIONS]

@@ -1,6 +1,6 @@
-"""rows.jsonl: one line per sample and condition, with all that the figures are computed from.
+"""rows.jsonl: one line per sample and condition, with everything the figures are computed from.
 
-Numbers are rounded when a row is made, so a row read back is the row that was written.
+Numbers are rounded when a row is made, so a row that is read back equals the row that was written.
 """
 
 import json
@@ -24,11 +24,11 @@ KINDS = {str: str, int: int, float: (int, float), bool: bool, list[int]: list, l
 class Row:
     """One plan.
 
-    label, spans:  the expert's sentence and its characters that only the picture can give.
-    token_ids:     what was written, the closing tokens included.
-    choices:       greedy choices along the answer of condition `as_it_is`, of the model under this condition.
-    plan, future:  [64] poses planned, and of the expert; history: [16] of the ego; lane: of the centre of its lane.
-    speed_mps:     at t0, of the true history; baselines take it whatever the condition.
+    label, spans:  the expert's sentence, and its character spans that only the image can determine.
+    token_ids:     what was written, closing tokens included.
+    choices:       greedy choices along the answer of condition `as_it_is`, made by the model under this condition.
+    plan, future:  [64] poses, planned and the expert's; history: [16] of the ego; lane: of the centre of its lane.
+    speed_mps:     at t0, of the true history; baselines use it whatever the condition.
     other_family, other_seed: the sample whose cameras condition `other_scene` shows.
     """
 
@@ -71,7 +71,7 @@ class Row:
 
 
 def check_poses(name: str, poses: Poses, count: int | None) -> None:
-    """Raises InputError unless these are `count` poses (any number from 1 on for None) of finite numbers."""
+    """Raises InputError unless these are `count` poses (None: one or more) of finite numbers."""
     array = np.array(poses, float)
     wanted = (count or max(len(poses), 1), 3)
     if array.shape != wanted or not np.isfinite(array).all():
@@ -79,19 +79,19 @@ def check_poses(name: str, poses: Poses, count: int | None) -> None:
 
 
 def rounded(poses: np.ndarray) -> Poses:
-    """To 0.1 mm and 0.1 mrad."""
+    """Rounded to 0.1 mm and 0.1 mrad."""
     return np.round(np.asarray(poses, float), 4).tolist()
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """One JSON object a line, replaced in one step."""
+    """Writes one JSON object per line; replaces the file in one step."""
     with atomic_write(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(asdict(row)) + "\n")
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Raises InputError that names the line where one is no row."""
+    """The rows of a file. Raises InputError naming the first line that is not a row."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -113,7 +113,7 @@ def _row_of(values: object) -> Row:
 
 
 def by_sample(rows: Iterable[Row]) -> dict[Key, dict[str, Row]]:
-    """(family, seed) -> condition -> row. Raises InputError unless every sample has each condition once."""
+    """(family, seed) -> condition -> row. Raises InputError unless every sample has each condition exactly once."""
     samples: dict[Key, dict[str, Row]] = {}
     for row in rows:
         if row.condition in samples.setdefault(row.key, {}):

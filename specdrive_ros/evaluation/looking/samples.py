@@ -1,7 +1,7 @@
 """Held-out instants of driving: what the car perceived, what the expert says and where it then drives.
 
-One instant of each world, so that samples are independent of each other; worlds are those that `drive --seed`
-takes and training never sees. Knows no model.
+One instant per world, so that samples are independent of each other; the worlds are those that `drive --seed` accepts
+and training never sees. Knows no model.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ class HeldOutSample:
     """One instant t0 of one world.
 
     time_s:       of the world, at t0.
-    label:        the expert's sentence; spans: its characters that only the picture can give.
+    label:        the expert's sentence; spans: its character spans that only the image can determine.
     history:      [16, 3] x m, y m, yaw rad in the ego frame at t0, at t0 - 1.5 s … t0.
-    future:       [64, 3] the same of the expert's next 6.4 s, row k at t0 + 0.1 (k + 1) s.
+    future:       [64, 3] the same for the expert's next 6.4 s, row k at t0 + 0.1 (k + 1) s.
     lane:         [33, 3] the same along the centre of the ego's lane, 5 m behind to 75 m ahead.
     """
 
@@ -47,7 +47,7 @@ class HeldOutSample:
 
 
 def held_out_sample(family: str, seed: int) -> HeldOutSample | None:
-    """The instant of this world; None where the world ends before it."""
+    """The instant of this world; None if the world ends before it."""
     episode = record_episode(family, seed, ONE_INSTANT)
     if not episode["samples"]:
         return None
@@ -59,7 +59,8 @@ def held_out_sample(family: str, seed: int) -> HeldOutSample | None:
 
 
 def held_out_samples(family: str, count: int, first_seed: int) -> Iterator[HeldOutSample]:
-    """`count` samples of one family, from the worlds of `first_seed` on. Raises InputError at the last seed."""
+    """`count` samples of one family, from the worlds of `first_seed` on. Raises InputError if the seeds run out
+    first."""
     found = 0
     for seed in range(first_seed, LAST_SEED + 1):
         sample = held_out_sample(family, seed)

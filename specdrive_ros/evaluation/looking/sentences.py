@@ -1,4 +1,4 @@
-"""Sentences compared with the label's, and read back into the phrase they were made from.
+"""Compares sentences with the label's, and reads them back into the phrases they were made from.
 
 Tokens here are words and punctuation marks, so that models with other tokenizers can be compared.
 """
@@ -19,8 +19,8 @@ _SLOT = rf"([\w'-]+(?: [\w'-]+){{0,{MOST_SLOT_WORDS - 1}}}?)"
 
 @dataclass(frozen=True)
 class Reading:
-    """What a sentence says. slots: names and words, as in sim/phrases.py; where two slots follow each other, how
-    their words are shared out between them is a guess."""
+    """What a sentence says. slots: names and words, as in sim/phrases.py; if two slots are adjacent, how their words
+    are divided between them is a guess."""
 
     decision: str
     cause: str
@@ -28,9 +28,9 @@ class Reading:
 
 
 def read_sentence(text: str) -> Reading | None:
-    """The phrase of which this is an instance, and its slots; None where it is of no phrase.
+    """The phrase of which this is an instance, and its slots; None if it matches no phrase.
 
-    Of several phrases that fit, the one with the most fixed characters: it leaves the least to its slots.
+    If several phrases match, the one with the most fixed characters, which leaves the least to its slots.
     """
     for pattern, names, decision, cause in _patterns():
         found = pattern.fullmatch(text.strip())
@@ -41,7 +41,7 @@ def read_sentence(text: str) -> Reading | None:
 
 @cache
 def _patterns() -> list[tuple[re.Pattern, tuple[str, ...], str, str]]:
-    """(pattern, slot names, decision, cause) of every phrase, the most fixed characters first."""
+    """(pattern, slot names, decision, cause) of every phrase, most fixed characters first."""
     rows = []
     for (decision, cause), phrases in PHRASES.items():
         for phrase in phrases:
@@ -56,7 +56,8 @@ def _patterns() -> list[tuple[re.Pattern, tuple[str, ...], str, str]]:
 
 
 def token_f1(answer: str, label: str) -> float:
-    """Harmonic mean of precision and recall of the label's tokens, each counted as often as it occurs."""
+    """Harmonic mean of precision and recall of the label's tokens, each counted as often as it occurs; 1 if both are
+    empty."""
     ours, theirs = Counter(_TOKEN.findall(answer)), Counter(_TOKEN.findall(label))
     common = sum((ours & theirs).values())
     total = sum(ours.values()) + sum(theirs.values())
@@ -66,9 +67,9 @@ def token_f1(answer: str, label: str) -> float:
 def slots_right(answer: str, label: str, spans: Sequence[tuple[int, int]]) -> int:
     """How many of the label's visual words (character spans) the answer has in their place.
 
-    Both are aligned by their longest common subsequence of tokens. A slot is right when all of its tokens are
-    aligned, to tokens next to each other: the word is there, and in the same order to what both have in common.
-    The answer's phrase may be another one.
+    Both are aligned by their longest common subsequence of tokens. A slot is right if all of its tokens are aligned
+    with adjacent tokens: the word is there, in the same order relative to what both have in common. The answer's
+    phrase may be a different one.
     """
     tokens = list(_TOKEN.finditer(label))
     place = _aligned([token.group() for token in tokens], _TOKEN.findall(answer))
@@ -80,7 +81,7 @@ def slots_right(answer: str, label: str, spans: Sequence[tuple[int, int]]) -> in
 
 
 def _aligned(ours: list[str], theirs: list[str]) -> list[int | None]:
-    """For each of our tokens the place of its partner in a longest common subsequence."""
+    """For each of our tokens, the index of its partner in a longest common subsequence, or None."""
     best = [[0] * (len(theirs) + 1) for _ in range(len(ours) + 1)]
     for i in reversed(range(len(ours))):
         for j in reversed(range(len(theirs))):

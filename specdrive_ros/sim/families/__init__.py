@@ -1,1 +1,1 @@
-"""How each family of scenes is laid out: one function a family, `(rng, recovery) -> Draft`."""
+"""The layout of each family of scenes: one function per family, `(rng, recovery) -> Draft`."""

@@ -1,4 +1,4 @@
-"""A scene in the making, and the roads that families of scenes are laid out on."""
+"""A scene being built, and the roads that families of scenes are laid out on."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ ROAD_AHEAD_M = 260.0
 
 @dataclass
 class Draft:
-    """A scene in the making: what a family decides. Distances are along the reference line, metres."""
+    """A scene being built: what a family decides. Distances are along the reference line, metres."""
 
     road: Road
     lane: int
@@ -90,6 +90,6 @@ def gentle_segments(rng: np.random.Generator, total_m: float) -> list[Segment]:
 
 
 def make_road(rng: np.random.Generator, kind: RoadKind, segments: list[Segment], lanes: int, **parts) -> Road:
-    """parts: what else `Road` takes, such as zebras."""
+    """A road on these segments. parts: further arguments of `Road`, such as zebras."""
     line = ReferenceLine(segments, heading=rng.uniform(-math.pi, math.pi))
     return Road(line, kind, lanes, centre_solid=bool(lanes > 1 or rng.random() < 0.4), **parts)

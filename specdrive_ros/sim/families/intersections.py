@@ -43,7 +43,8 @@ def traffic_light(rng: np.random.Generator, recovery: bool) -> Draft:
 
 
 def _signal(rng: np.random.Generator, variant: str | None, arrival_s: float) -> Signal:
-    """A cycle placed so that the approach meets red, green, a change to yellow or a change to green."""
+    """A signal whose cycle is placed so that the approach meets red, green, a change to yellow or a change to
+    green."""
     green, yellow, red = rng.uniform(8, 12), 3.0, rng.uniform(8, 11)
     variant = variant or str(rng.choice(("red", "green", "to_yellow", "to_green"), p=(0.35, 0.2, 0.3, 0.15)))
     cycle = green + yellow + red
@@ -82,7 +83,7 @@ def cross_traffic(rng: np.random.Generator, crossing: Intersection) -> list[Vehi
 
 
 def stop_sign(rng: np.random.Generator, recovery: bool) -> Draft:
-    """An all-way stop; now and then a vehicle that was there first crosses while we stand."""
+    """An all-way stop; sometimes a vehicle that was there first crosses while we stand."""
     kind = TOWN if rng.random() < 0.7 else COUNTRY
     wanted = wanted_speed(rng, kind, recovery)
     lanes = 1 if rng.random() < 0.75 else 2
@@ -106,7 +107,7 @@ def stop_sign(rng: np.random.Generator, recovery: bool) -> Draft:
 def _crossing_at(
     rng: np.random.Generator, crossing: Intersection, number: int, direction: int, arrival_s: float
 ) -> Vehicle:
-    """A vehicle that sets off so as to reach the crossing about when the ego does."""
+    """A vehicle that starts so as to reach the crossing at about the same time as the ego."""
     way, speed = rng.uniform(25, 55), rng.uniform(5.5, 8.0)
     begin = max(0.0, arrival_s + rng.uniform(-2.5, 2.5) - way / speed - 2.0)
     return Vehicle(

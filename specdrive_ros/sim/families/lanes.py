@@ -40,7 +40,7 @@ def _two_lanes(rng: np.random.Generator, recovery: bool, driven_s: tuple[float, 
 
 
 def cut_in(rng: np.random.Generator, recovery: bool) -> Draft:
-    """Somebody in the next lane, slower than we are, comes over into ours; now and then he does not."""
+    """A slower vehicle in the next lane moves over into ours; sometimes it does not."""
     road, wanted, driven = _two_lanes(rng, recovery, (13, 17))
     lane = int(rng.integers(2))
     speed = wanted * rng.uniform(0.78, 0.92)
@@ -65,7 +65,7 @@ def merge(rng: np.random.Generator, recovery: bool) -> Draft:
     if not ours_ends:
         draft.vehicles.append(_merging(rng, road, end, wanted))
     elif rng.random() < 0.6:
-        gap = rng.uniform(-1.0, 8.0) + (10.0 if recovery else 0.0)  # a fast start shall not pass it
+        gap = rng.uniform(-1.0, 8.0) + (10.0 if recovery else 0.0)  # a fast start must not pass it
         draft.vehicles.append(_vehicle(rng, OTHER_ID, road, 0, gap, wanted * rng.uniform(0.95, 1.02)))
     return draft
 
@@ -96,6 +96,6 @@ def lane_change(rng: np.random.Generator, recovery: bool) -> Draft:
         ahead = gap + speed * catch_up_s - share * wanted * catch_up_s + rng.uniform(-12.0, 2.0)
         draft.vehicles.append(_vehicle(rng, OTHER_ID, road, 1 - lane, max(ahead, 2.0), share * wanted))
     limit_s = catch_up_s + 26.0
-    draft.goal_s = START_S + gap + speed * (limit_s + 3.0)  # behind the slow vehicle it cannot be reached in time
+    draft.goal_s = START_S + gap + speed * (limit_s + 3.0)  # behind the slow vehicle, it cannot be reached in time
     draft.time_limit_s = limit_s
     return draft

@@ -1,4 +1,4 @@
-"""Families in which the lane is taken: something stands in it, or somebody crawls along it."""
+"""The family with an obstacle in the lane, which has to be passed."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def obstacle(rng: np.random.Generator, recovery: bool) -> Draft:
 
 
 def _contender(rng: np.random.Generator, road: Road, s_obstacle: float, arrival_s: float) -> Vehicle:
-    """An oncoming vehicle that reaches the obstacle when we do: it has the way."""
+    """An oncoming vehicle that reaches the obstacle at the same time as we do, and has the right of way."""
     speed = road.kind.usual_speed_mps * rng.uniform(0.75, 0.95)
     s = s_obstacle + rng.uniform(10, 45) + speed * arrival_s
     kind = str(rng.choice(("car", "van", "truck")))
@@ -52,7 +52,7 @@ def _contender(rng: np.random.Generator, road: Road, s_obstacle: float, arrival_
 
 
 def _obstacle_in_lane(rng: np.random.Generator, road: Road, lane: int, s: float) -> Obstacle:
-    """A thing that needs room made for it and that can be passed; drawn again until it is so."""
+    """A thing that requires a way around it and can be passed; redrawn until both hold."""
     lane_d = road.lane_offset(lane)
     while True:
         kind = str(rng.choice(("car", "car", "van", "cones", "box")))

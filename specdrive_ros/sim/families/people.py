@@ -1,4 +1,5 @@
-"""Families with somebody on the road: a pedestrian at a crossing, and what steps out from behind a vehicle."""
+"""Families with somebody on the road: a pedestrian at a crossing, or something that steps out from behind a
+vehicle."""
 
 import math
 
@@ -30,7 +31,7 @@ COVERS = {"pedestrian": ("van", "truck"), "cyclist": ("van", "truck")}  # the ot
 
 
 def pedestrian(rng: np.random.Generator, recovery: bool) -> Draft:
-    """A crossing where somebody waits, walks, walks away, or nobody is."""
+    """A crossing where somebody waits, walks or walks away, or nobody is there."""
     kind = TOWN if rng.random() < 0.75 else COUNTRY
     wanted = wanted_speed(rng, kind, recovery)
     lanes = 1 if rng.random() < 0.75 else 2
@@ -102,7 +103,7 @@ def _parked_cover(
 def _hazard(
     rng: np.random.Generator, draft: Draft, kind: str, s: float, side: int, cover: Vehicle
 ) -> Walker:
-    """It stands startled in our lane for a while: whoever does not brake hits it."""
+    """It stands startled in our lane for a while, so that whoever does not brake hits it."""
     road = draft.road
     return Walker(
         HAZARD_ID,

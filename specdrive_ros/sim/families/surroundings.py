@@ -1,4 +1,4 @@
-"""Road users of a scene that its family did not place itself: oncoming, parked, bystanders; and how to place one."""
+"""Road users that a family did not place itself: oncoming, parked, bystanders; and how to place one."""
 
 import numpy as np
 
