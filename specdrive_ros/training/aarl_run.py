@@ -47,7 +47,11 @@ CHECKED = 32  # number of cached samples compared with the scenes
 
 class AarlRun:
     """model: the target; draft: folder of the distilled draft; data: scenes; features: where the target's states are
-    cached, `count` of them if none are yet; out: folder of the finished draft."""
+    cached, `count` of them if none are yet; out: folder of the finished draft.
+
+    rewards: of an earlier run on the same target, states and scale of rewards, from which this one goes on: what a
+    text does to a plan is the target's matter, not the draft's. None: nothing is known yet.
+    """
 
     def __init__(
         self,
@@ -61,9 +65,10 @@ class AarlRun:
         log,
         count: int = 8000,
         seed: int = 0,
+        rewards: Rewards | None = None,
     ):
         self.model, self.draft, self.data, self.features, self.out = model, draft, data, features, out
-        self.progress, self.log, self.count, self.seed = progress, log, count, seed
+        self.progress, self.log, self.count, self.seed, self.rewards = progress, log, count, seed, rewards
         self.config = TargetConfig.load(model.checkpoint)
         self.draft_config = read_draft_config(draft, self.config.text)
         self.training = self._fitted(training)
@@ -91,18 +96,23 @@ class AarlRun:
         target = FrozenTarget.of(self.network, self.rules.forbidden)
         check_fingerprint(self.draft_config, target.fingerprint, str(self.draft))
         self._check_record(target.fingerprint)
-        train, samples, frames = self._split("train")
+        train = self._known("train") if self.rewards else None
+        if train is None:
+            train, *scenes = self._split("train")
+            self.rewards = Rewards(self._plans(train, *scenes), self.rules, self.training.reward)
         validation = self._known("validation") or self._split("validation")[0]
-        shape = (self.config.action_space.n_waypoints, 2)
-        noise = np.float32(self.model.action_noise) * np.random.default_rng(self.seed).standard_normal(
-            shape, np.float32
-        )
-        chosen = chosen_samples(len(samples), len(train))
-        self._check_samples(train, samples, chosen)
-        source = FlowTrajectories(self.network, samples, frames, chosen, noise, steps=self.model.action_steps)
         torch.manual_seed(self.training.seed)
         policy = make_policy(load_draft_network(self.draft, self.config.text), target)
-        return AarlStage(policy, Rewards(source, self.rules, self.training.reward), self.training), train, validation
+        return AarlStage(policy, self.rewards, self.training), train, validation
+
+    def _plans(self, states: DraftFeatures, samples: SampleSet, frames: FrameFeatures) -> FlowTrajectories:
+        """The target's plans for the samples whose states are cached, all from one noise."""
+        shape = (self.config.action_space.n_waypoints, 2)
+        noise = np.random.default_rng(self.seed).standard_normal(shape, np.float32)
+        noise *= np.float32(self.model.action_noise)
+        chosen = chosen_samples(len(samples), len(states))
+        self._check_samples(states, samples, chosen)
+        return FlowTrajectories(self.network, samples, frames, chosen, noise, steps=self.model.action_steps)
 
     @property
     def run_folder(self) -> Path:

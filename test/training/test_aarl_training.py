@@ -72,7 +72,7 @@ def silent():
 
 @pytest.fixture
 def aarl(tiny_target, tiny_scenes, features, distilled, quiet_progress):
-    def make(kind, out, log=None, **changed):
+    def make(kind, out, log=None, rewards=None, **changed):
         return AarlRun(
             find_model(tiny_target),
             distilled(kind),
@@ -82,6 +82,7 @@ def aarl(tiny_target, tiny_scenes, features, distilled, quiet_progress):
             replace(SMALL, **changed),
             quiet_progress,
             log or silent(),
+            rewards=rewards,
         )
 
     return make
@@ -129,6 +130,19 @@ def test_a_killed_run_resumes_to_the_same_weights_and_figures(aarl, tmp_path, mo
     assert resumed["curve"][-1]["train"]["reward"] == unbroken["curve"][-1]["train"]["reward"]
     one, other = (load_draft_network(tmp_path / name, run.config.text).state_dict() for name in ("unbroken", "killed"))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_later_run_goes_on_from_the_plans_of_an_earlier_one_and_learns_the_same(aarl, tmp_path):
+    """The first rollouts of both anchors are the same, so the later run asks for no plan in its first step."""
+    first, logged = aarl("dflash", tmp_path / "static"), {}
+    first.run()
+    log = SimpleNamespace(add_scalar=lambda name, value, step: logged.setdefault(name, []).append(value))
+    shared = aarl("dflash", tmp_path / "shared", log, rewards=first.rewards, anchor="self").run()
+    alone = aarl("dflash", tmp_path / "alone", anchor="self").run()
+    assert logged["train/plans"][0] == 0
+    for one, other in zip(shared["curve"], alone["curve"]):
+        assert one["accepted_length"] == pytest.approx(other["accepted_length"])
+        assert one["kl_all"] == pytest.approx(other["kl_all"], abs=1e-4)
 
 
 def test_plans_do_not_depend_on_the_batch_and_follow_the_text(aarl, tmp_path):

@@ -6,11 +6,12 @@ Two cells of one kind differ only in what their names say; states of the target 
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from specdrive_ros.evaluation.ablation.cells import DISTILLED, Cell
 from specdrive_ros.model_settings import ModelSettings
+from specdrive_ros.training.aarl_reward import Rewards
 from specdrive_ros.training.aarl_run import AarlRun
 from specdrive_ros.training.aarl_training import AarlTraining
 from specdrive_ros.training.draft_features import FeatureSettings
@@ -35,13 +36,17 @@ class Making:
     progress: Callable
     log: Callable[[Path], object]
     states: Path | None = None  # the target's states, if already cached elsewhere; None: inside `out`
+    rewards: list[Rewards] = field(init=False, default_factory=list)  # of the first post-trained cell, for the others
 
     def make(self, cell: Cell) -> Path:
         """Makes the draft unless it is there; returns its folder."""
         folder = cell.folder(self.out)
         if not (folder / "run" / DONE).exists():
             with closing(self.log(folder / "run" / "tensorboard")) as log:
-                self.run(cell, log).run()
+                run = self.run(cell, log)
+                run.run()
+            if cell.stage != DISTILLED:
+                self.rewards[:] = [run.rewards]
         if self.runtime != "torch" and not list(folder.glob("*.onnx")):
             self._export(folder)
         return folder
@@ -65,6 +70,7 @@ class Making:
             self.progress,
             log,
             self.features.count,
+            rewards=next(iter(self.rewards), None),
         )
 
     def _export(self, folder: Path) -> None:

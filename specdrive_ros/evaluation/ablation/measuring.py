@@ -82,11 +82,14 @@ class Start:
         self.state.logits, self.state.taps, self.state.positions = self._parts
         return self.state
 
-    def plan(self) -> np.ndarray:
-        """[W, 2] metres in the ego frame at t0: the plan that follows what has just been decoded."""
+    def plan(self, steps: int | None = None) -> np.ndarray:
+        """[W, 2] metres in the ego frame at t0: the plan that follows what has just been decoded. steps: of the action
+        head, the model's own if None."""
         planner, state, history = self.planner, self.state, self.sample.observation.history
         positions = text_positions(state.cache.length, len(planner.noise), state.rope_delta)
-        action = planner.networks.act(planner.noise, positions, state.cache, visible=state.cache.length)
+        action = planner.networks.act(
+            planner.noise, positions, state.cache, visible=state.cache.length, steps=steps
+        )
         space = planner.config.action_space
         return action_to_trajectory(space, action, float(speed_at_t0(space, history.xyz, history.rotation))).xyz[:, :2]
 
