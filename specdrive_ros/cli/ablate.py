@@ -10,7 +10,7 @@ from specdrive_ros.cli.training_arguments import check_rates
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive ablate --model mini --data data/mini --seeds 3 --out out/ablation"
-DOCUMENT, REPORT = "ablation.json", "ablation.html"
+DOCUMENT, REPORT, FIGURES = "ablation.json", "ablation.html", "figures"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -99,8 +99,8 @@ def ablated(args: Namespace, out: Path) -> dict:
     from specdrive_ros.cycle import Planner
     from specdrive_ros.evaluation.ablation.ablation import Ablation, Question
     from specdrive_ros.evaluation.ablation.cells import all_cells, choose_cells
-    from specdrive_ros.evaluation.ablation.report import ablation_html
-    from specdrive_ros.evaluation.report_page import write_page
+    from specdrive_ros.evaluation.ablation.report import ablation_html, figures_of
+    from specdrive_ros.evaluation.report_page import figure_file, write_page
 
     cells = choose_cells(all_cells(args.seeds, args.kinds), args.rows)
     planner = Planner.load(args.model, runtime=args.runtime, threads=args.threads)
@@ -108,6 +108,9 @@ def ablated(args: Namespace, out: Path) -> dict:
     document = Ablation(making(args), planner, cells, question).run() | {"command": command(args)}
     (out / DOCUMENT).write_text(json_text(document), encoding="utf-8")
     write_page(out / REPORT, ablation_html(document))
+    (out / FIGURES).mkdir(exist_ok=True)
+    for name, figure in figures_of(document).items():
+        write_page(out / FIGURES / f"{name}.svg", figure_file(figure))
     return document
 
 

@@ -127,6 +127,12 @@ def table(head: Sequence, rows: Iterable[Sequence]) -> str:
     return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
 
 
+def figure_file(svg: str) -> str:
+    """An inline figure as the content of a file of its own, for documents that show pictures."""
+    opened = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return opened.replace(">", f"><style>{STYLE}</style>", 1) + "\n"
+
+
 def write_page(path: Path, text: str) -> None:
     """Replaces `path` in one step."""
     with atomic_write(Path(path)) as unfinished:

@@ -39,6 +39,20 @@ def ablation_html(result: Mapping) -> str:
     return page("Drafts compared", "".join(body))
 
 
+def figures_of(result: Mapping) -> dict[str, str]:
+    """The page's main figures by name, each one `<svg>` element."""
+    found = {f"accepted-length-{split.replace('_', '-')}": _lengths(result, split) for split in SPLITS}
+    if result["comparisons"]:
+        found["differences"] = _differences(result["comparisons"])
+    for kind in KINDS:
+        if _rows_of(result, kind):
+            found |= {
+                f"{kind}-{measure.replace('_', '-')}": _curve(result["curves"], kind, measure, unit)
+                for measure, unit in CURVES
+            }
+    return found | {"attention": _attention_of_rows(result["attention"])}
+
+
 def terminal_table(result: Mapping) -> str:
     """One line per row, split and block."""
     lines = []
@@ -89,11 +103,18 @@ def _split(result: Mapping, split: str) -> str:
         ]
         for record in records
     ]
-    chart = intervals(
-        [(f"{record['row']}, block {record['block']}", *_three(record["accepted_length"])) for record in records],
+    return _card(TITLES[split], table(head, rows) + _lengths(result, split))
+
+
+def _lengths(result: Mapping, split: str) -> str:
+    return intervals(
+        [
+            (f"{record['row']}, block {record['block']}", *_three(record["accepted_length"]))
+            for record in result["table"]
+            if record["split"] == split
+        ],
         "tokens a pass of the target",
     )
-    return _card(TITLES[split], table(head, rows) + chart)
 
 
 def _lossless(record: Mapping) -> str:
@@ -115,7 +136,11 @@ def _comparisons(found: Sequence[Mapping]) -> str:
     ]
     if not found:
         return '<p class="soft">nothing to compare yet</p>'
-    chart = intervals(
+    return table(head, rows) + _differences(found)
+
+
+def _differences(found: Sequence[Mapping]) -> str:
+    return intervals(
         [
             (f"{each['comparison']}, {each['split']}, {each['block']}", *_three(each["accepted_length"]))
             for each in found
@@ -123,7 +148,6 @@ def _comparisons(found: Sequence[Mapping]) -> str:
         "difference in tokens a pass",
         zero=True,
     )
-    return table(head, rows) + chart
 
 
 def _rows_of(result: Mapping, kind: str) -> bool:
@@ -131,35 +155,41 @@ def _rows_of(result: Mapping, kind: str) -> bool:
 
 
 def _curves(found: Mapping[str, list[dict]], kind: str) -> str:
+    return "".join(_curve(found, kind, measure, unit) for measure, unit in CURVES)
+
+
+def _curve(found: Mapping[str, list[dict]], kind: str, measure: str, unit: str) -> str:
     """Means over the seeds of each post-trained row."""
     rows: dict[str, list[list[dict]]] = {}
     for name, curve in found.items():
         if name.startswith(kind):
             rows.setdefault(name.partition("/")[0], []).append(curve)
-    parts = []
-    for measure, unit in CURVES:
-        series = {
-            row: (
-                [each["step"] for each in of_seeds[0]],
-                np.mean([[each[measure] for each in curve] for curve in of_seeds], 0),
-            )
-            for row, of_seeds in rows.items()
-        }
-        parts.append(curves(series, "step", unit))
-    return "".join(parts)
+    series = {
+        row: (
+            [each["step"] for each in of_seeds[0]],
+            np.mean([[each[measure] for each in curve] for curve in of_seeds], 0),
+        )
+        for row, of_seeds in rows.items()
+    }
+    return curves(series, "step", unit)
 
 
 def _attention(found: Mapping[str, Mapping]) -> str:
     """Shares of every row, then mirror and flat step by step."""
     sources = next(iter(found.values()))["sources"]
-    rows = [("rows there are, even look", next(iter(found.values()))["rows"])]
+    parts = [_attention_of_rows(found)]
+    parts += [_by_step(name, each, sources) for name, each in found.items() if "+" not in name]
+    return "".join(parts)
+
+
+def _attention_of_rows(found: Mapping[str, Mapping]) -> str:
+    first = next(iter(found.values()))
+    rows = [("rows there are, even look", first["rows"])]
     rows += [
         (f"{name}, entropy {each['mean_entropy']:.2f} nats", list(each["mean_share"].values()))
         for name, each in found.items()
     ]
-    parts = [stacked(rows, sources, "share of attention by source")]
-    parts += [_by_step(name, each, sources) for name, each in found.items() if "+" not in name]
-    return "".join(parts)
+    return stacked(rows, first["sources"], "share of attention by source")
 
 
 def _by_step(name: str, each: Mapping, sources: Sequence[str]) -> str:

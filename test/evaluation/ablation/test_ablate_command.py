@@ -87,6 +87,17 @@ def test_the_page_stands_alone(ablated):
     assert "nan" not in text.lower().replace("finance", "")
 
 
+def test_the_main_figures_are_files_that_stand_alone(ablated):
+    _, out, _ = ablated
+    files = {path.stem: path.read_text() for path in (out / "figures").glob("*.svg")}
+    assert {"accepted-length-held-out", "differences", "eagle3-anchor-set", "dflash-accepted-length",
+            "attention"} <= set(files)  # fmt: skip
+    for text in files.values():
+        root = ElementTree.fromstring(text)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg" and root[0].tag.endswith("style") and len(root) > 3
+        assert "url(" not in text and text.count("http") == 1
+
+
 def test_a_second_run_makes_nothing_again(ablated, monkeypatch, capsys):
     argv, out, document = ablated
     monkeypatch.setattr(making.Making, "run", lambda *_: pytest.fail("a draft was trained again"))
