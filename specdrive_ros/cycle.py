@@ -17,20 +17,19 @@ from specdrive_ros.decoding.autoregressive import AutoregressiveDecoder, Decoder
 from specdrive_ros.decoding.pace import UNHURRIED, Pace
 from specdrive_ros.decoding.rules import ReasoningRules
 from specdrive_ros.decoding.speculative import SpeculativeDecoder
-from specdrive_ros.decoding.state import Carried, DecodingState, Reasoning
-from specdrive_ros.decoding.token_tree import TokenTree
+from specdrive_ros.decoding.state import DecodingState, Reasoning
 from specdrive_ros.draft.company import PassCosts
 from specdrive_ros.draft.registry import CARRYOVER, NO_DRAFT, check_names, load_company, own_draft
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.plan import Plan
-from specdrive_ros.runtime.frame_encoder import FrameEncoder
-from specdrive_ros.runtime.networks import ImageRows, KeyValueCache, TargetNetworks, VisionFeatures
+from specdrive_ros.prefill import Prefill
+from specdrive_ros.runtime.frame_encoder import EncodedFrame, FrameEncoder
+from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.safety.plan_checks import PlanLimits, check
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_POSES, PICTURE_SIZE
-from specdrive_ros.target.prompt import Prompt, build_prompt
 from specdrive_ros.target.rope import text_positions
 from specdrive_ros.target.tokens import TargetTokenizer
 from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
@@ -70,8 +69,9 @@ class Planner:
         self.encoder = FrameEncoder(networks, settings.cameras, keep=keep_frames)
         self.rules = ReasoningRules.of(tokenizer, self.config.text.vocab_size, settings.max_new_tokens)
         self.decoder = make_decoder(networks, self.rules, draft, settings.checkpoint, tokenizer, costs)
+        self.prefill = Prefill(networks, tokenizer)
         self.reseed(seed)
-        self._cache: KeyValueCache | None = None
+        self._shared: tuple[list[EncodedFrame], int] = [], 0  # frames of the next prompt's beginning; images in all
 
     @classmethod
     def load(
@@ -118,8 +118,7 @@ class Planner:
     def plan(self, observation: Observation) -> Plan:
         """The plan for one observation. Raises `InputError` when a camera is missing."""
         stage_ms: dict[str, float] = {}
-        asked = {"forbidden": self.decoder.forbidden, "taps": self.decoder.reads_taps}
-        state = self.perceive(observation, stage_ms, self.decoder.carried(), **asked)
+        state = self.perceive(observation, stage_ms, self.decoder.carried(), **self._asked)
         reasoning = self.decoder.decode(state, self.pace)
         stage_ms |= reasoning.stage_ms
         steps = self._fewer_action_steps()
@@ -157,6 +156,7 @@ class Planner:
         """The clock or the scene has changed: drops everything remembered from earlier cycles."""
         self.decoder.forget()
         self.encoder.forget()
+        self.prefill.forget()
 
     def perceive(
         self,
@@ -173,39 +173,31 @@ class Planner:
                    has logits and taps.
         """
         with _timed(stage_ms, "vision"):
-            features, grids = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
+            frames = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
         with _timed(stage_ms, "prefill"):
-            prompt = build_prompt(self.config, self.tokenizer, grids, observation.history.xyz)
-            return self._prefill(prompt, features, carried, asked)
-
-    def _prefill(
-        self, prompt: Prompt, features: VisionFeatures, carried: tuple[int, ...], asked: dict
-    ) -> DecodingState:
-        """One pass over the prompt and the text that rides along after it; logits from the prompt's last row on."""
-        length = len(prompt.token_ids)
-        words = np.concatenate([np.delete(prompt.token_ids, prompt.image_rows), np.array(carried, np.int64)])
-        images = ImageRows(prompt.image_rows, features)
-        behind = text_positions(length, len(carried), prompt.rope_delta)
-        positions = np.concatenate([prompt.position_ids, behind], axis=1)
-        cache, rows = self._empty_cache(length), np.arange(length - 1, length + len(carried))
-        output = self.networks.extend(
-            self.networks.embed(words), positions, cache, images=images, logit_rows=rows, **asked
-        )
-        state = DecodingState(cache, None, output.taps, prompt.rope_delta, prompt.token_ids, positions)
-        state.follow(output.logits, output.choices, 0)
-        if carried:
-            riding = TokenTree.chain(carried, proposers=(CARRYOVER,) * len(carried))
-            rest = [None if each is None else each[1:] for each in (output.logits, output.choices)]
-            state.carried = Carried(riding, *rest)
+            state = self.prefill.run(frames, observation.history.xyz, self._room, carried, **asked)
+        self._shared = frames[1 : len(observation.frames[self.cameras[0]])], len(frames)
         return state
 
-    def _empty_cache(self, prompt_tokens: int) -> KeyValueCache:
-        """The same cache in every cycle; a new one only when the images, and so the prompt, have grown."""
-        needed = prompt_tokens + self.settings.max_new_tokens + self.decoder.spare_rows
-        if self._cache is None or self._cache.capacity < needed:
-            self._cache = self.networks.new_cache(needed)
-        self._cache.truncate(0)
-        return self._cache
+    def prefill_ahead(self) -> bool:
+        """Takes what the next observation will share with the latest one through the target, which saves that one the
+        time. Returns whether it did: not unless the latest observation was one frame after the one before, and the
+        networks have room for a prompt in two passes.
+
+        For the wait between two cycles: the state of the latest observation is no longer valid after it.
+        """
+        shared, images = self._shared
+        return bool(self.encoder.in_step and shared) and self.prefill.begin(shared, images, self._room, **self._asked)
+
+    @property
+    def _asked(self) -> dict:
+        """How the decoder needs the target's passes over a prompt."""
+        return {"forbidden": self.decoder.forbidden, "taps": self.decoder.reads_taps}
+
+    @property
+    def _room(self) -> int:
+        """Cache rows needed after a prompt."""
+        return self.settings.max_new_tokens + self.decoder.spare_rows
 
     def _fewer_action_steps(self) -> int:
         """Steps of the action head if they are fewer than the model's own, else 0."""

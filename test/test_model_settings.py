@@ -18,7 +18,7 @@ def model(tmp_path):
 def test_mini_by_name(checkout):
     settings = find_model("mini")
     assert settings.checkpoint.resolve() == checkout / "models" / "mini"
-    assert settings.cameras == ("rgb_front",) and settings.action_steps == 5
+    assert settings.cameras == ("rgb_front",) and settings.action_steps == 4
 
 
 def test_folder_without_settings_has_defaults(model):

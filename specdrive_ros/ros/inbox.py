@@ -5,6 +5,7 @@ Callbacks only store references here; decoding and inference are done by the wor
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import Condition
 
@@ -83,6 +84,11 @@ class Inbox:
             lost_ns = {name: list(stamps) for name, stamps in self._lost_ns.items()}
             self._empty()
             return Batch(was_reset, arrivals, lost_ns)
+
+    def waiting(self, names: Iterable[str]) -> bool:
+        """Whether a message of one of these inputs waits."""
+        with self._changed:
+            return any(self._queues[name] for name in names)
 
     def _empty(self) -> None:
         for queue in (*self._queues.values(), *self._lost_ns.values()):

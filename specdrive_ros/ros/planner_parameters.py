@@ -56,6 +56,8 @@ TUNING = (
                   "then action_steps_late; republish: "
                   "and at the deadline the last valid plan, else a stop; stop: at the deadline a stop",
                   choices=tuple(policy.value for policy in Policy)),
+    ParameterSpec("prefill_ahead", True,
+                  "between cycles, take what the next prompt shares with the last one through the target"),
     ParameterSpec("republish_max_age_s", 0.5, "oldest plan that is republished", 0.0, LONGEST_AGE_S),
     ParameterSpec("camera_policy", "wait", "incomplete camera set: wait for it, use the last picture, drop the cycle",
                   choices=CAMERA_POLICIES),

@@ -1,6 +1,7 @@
 """The planner's only working thread: takes messages, plans on the newest observation, publishes, is never silent.
 
     inbox -> perception -> decide -> outputs          a cycle
+    the next image is awaited -> prefill ahead        what its prompt shares with the last one
     nothing to plan on for too long -> stand-in       also a cycle, with its reason
     not ready at the deadline -> stand-in             from the deadline watch's thread, while this one keeps working
 
@@ -162,6 +163,22 @@ class PlanningWorker:
             stages = self._publish(decision, perceived, stats, stages)
         self._note_budgets(stages)
         self._end_cycle(self._patience_ns)
+        self._prefill_ahead(perceived.arrived_ns + self._period_ns)
+
+    def _prefill_ahead(self, due_ns: int) -> None:
+        """Lets the planner begin the next prompt, unless its image is already there and its cycle is due. An image that
+        comes meanwhile loses nothing: what is begun here is not left to do in its cycle."""
+        if not self._settings["prefill_ahead"] or not hasattr(self._planner, "prefill_ahead"):
+            return
+        if time.monotonic_ns() >= due_ns and self._inbox.waiting(self._planner.cameras):
+            return
+        try:
+            self._planner.prefill_ahead()
+        except Exception as error:  # the cycle is over and published; the next one begins its prompt anew
+            self._planner.forget()
+            self._host.get_logger().warning(
+                f"prefill ahead failed: {type(error).__name__}: {error}", throttle_duration_sec=10.0
+            )
 
     def _note_budgets(self, stages: Mapping[str, float]) -> None:
         """Records whole stages only: an action head with fewer steps says nothing about one with all of them."""

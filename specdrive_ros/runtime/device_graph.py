@@ -45,6 +45,10 @@ class DeviceGraph:
         """(optimisation profile, padded sizes). Raises `InputError` if the engine was not built for such sizes."""
         return fit(self.name, self.profiles, sizes, exact)
 
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the engine was built for such sizes."""
+        return any(all(size <= one[letter].largest for letter, size in sizes.items()) for one in self.profiles)
+
     def profile_of(self, sizes: Mapping[str, int]) -> int:
         """The profile for exactly these sizes. Raises `InputError` as `fit` does."""
         return self.fit(sizes, exact=tuple(sizes))[0]

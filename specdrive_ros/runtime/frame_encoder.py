@@ -17,7 +17,7 @@ _Key = tuple[str, int]  # camera and stamp
 
 
 @dataclass(frozen=True)
-class _EncodedFrame:
+class EncodedFrame:
     """frame: uint8 [H, W, 3]; grid: [3]; features: of this frame, kept wherever the runtime keeps them."""
 
     frame: np.ndarray
@@ -26,34 +26,40 @@ class _EncodedFrame:
 
 
 class FrameEncoder:
-    """cameras: names in the order of the prompt. keep: whether to reuse the previous cycle's features."""
+    """cameras: names in the order of the prompt. keep: whether to reuse the previous cycle's features.
+
+    in_step: whether the latest observation is one frame after the one before: only the newest frame of each camera was
+    new.
+    """
 
     def __init__(self, networks: TargetNetworks, cameras: Sequence[str], *, keep: bool = True):
         self.networks, self.cameras, self.keep = networks, tuple(cameras), keep
         self.encoded_frames = 0  # number of frames encoded by the network
-        self._known: dict[_Key, _EncodedFrame] = {}
+        self.in_step = False
+        self._known: dict[_Key, EncodedFrame] = {}
 
     def forget(self) -> None:
         """Forgets all frames, because the clock or the scene has changed."""
-        self._known = {}
+        self._known, self.in_step = {}, False
 
     def encode(
         self, frames: Mapping[str, np.ndarray], stamps_ns: Mapping[str, np.ndarray]
-    ) -> tuple[VisionFeatures, np.ndarray]:
+    ) -> list[EncodedFrame]:
         """frames: camera -> uint8 [N, H, W, 3]; stamps_ns: camera -> [N].
 
-        Returns the features of all frames, camera by camera, and their grids [images, 3]. Raises InputError if a
-        camera is missing.
+        Returns all frames, camera by camera; a frame that was known is the same object as before. Raises InputError if
+        a camera is missing.
         """
         keys, pictures = self._in_order(frames, stamps_ns)
         encoded = [self._recall(key, frame) for key, frame in zip(keys, pictures, strict=True)]
         new = [index for index, each in enumerate(encoded) if each is None]
+        newest = np.cumsum([len(frames[camera]) for camera in self.cameras]) - 1
+        self.in_step = new == newest.tolist()
         if new:
             for index, each in zip(new, self._encode_new([pictures[index] for index in new]), strict=True):
                 encoded[index] = each
         self._known = dict(zip(keys, encoded, strict=True)) if self.keep else {}
-        first, *others = [each.features for each in encoded]
-        return first.followed_by(others), np.stack([each.grid for each in encoded])
+        return encoded
 
     def _in_order(self, frames, stamps_ns) -> tuple[list[_Key], list[np.ndarray]]:
         """Keys and images of all frames, camera by camera."""
@@ -65,11 +71,11 @@ class FrameEncoder:
             pictures += list(frames[camera])
         return keys, pictures
 
-    def _recall(self, key: _Key, frame: np.ndarray) -> _EncodedFrame | None:
+    def _recall(self, key: _Key, frame: np.ndarray) -> EncodedFrame | None:
         known = self._known.get(key)
         return known if known is not None and np.array_equal(known.frame, frame) else None
 
-    def _encode_new(self, pictures: list[np.ndarray]) -> list[_EncodedFrame]:
+    def _encode_new(self, pictures: list[np.ndarray]) -> list[EncodedFrame]:
         """Encodes the frames of all cameras in one call of the networks, so that a device is waited for once."""
         config = self.networks.config
         patches, grids = zip(*[patchify(frame[None], config) for frame in pictures], strict=True)
@@ -77,4 +83,4 @@ class FrameEncoder:
         features = self.networks.encode_images(np.concatenate(patches), grids)
         self.encoded_frames += len(pictures)
         parts = features.split(grids.prod(axis=1) // config.vision.spatial_merge_size**2)
-        return [_EncodedFrame(frame.copy(), *each) for frame, *each in zip(pictures, grids, parts, strict=True)]
+        return [EncodedFrame(frame.copy(), *each) for frame, *each in zip(pictures, grids, parts, strict=True)]

@@ -96,6 +96,9 @@ class GraphNetworks(ABC):
         cache.advance(tokens)
         return output
 
+    def takes(self, tokens: int, cached: int, logit_rows: int) -> bool:
+        return True
+
     def with_images(
         self, embeddings: np.ndarray, deepstack: np.ndarray | None, images: ImageRows | None
     ) -> tuple[np.ndarray, np.ndarray]:

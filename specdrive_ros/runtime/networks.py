@@ -161,6 +161,9 @@ class TargetNetworks(Protocol):
         taps:         with `forbidden`: whether the hidden states are read
         """
 
+    def takes(self, tokens: int, cached: int, logit_rows: int) -> bool:
+        """Whether `extend` has room for a pass of these sizes: engines are built for ranges of them."""
+
     def act(
         self,
         noise: np.ndarray,

@@ -118,6 +118,9 @@ class TensorRtNetworks(GraphNetworks):
         self.device.synchronize()
         return kept
 
+    def takes(self, tokens: int, cached: int, logit_rows: int) -> bool:
+        return self._graphs["text"].takes({"T": tokens, "S": cached, "R": logit_rows})
+
     def with_images(self, embeddings, deepstack, images):
         """Image rows are merged with the text on the device; without images a pass uploads no deepstack."""
         if images is None or isinstance(images.features, DeviceFeatures):

@@ -214,6 +214,26 @@ def test_drives_as_the_onnx_runtime_does(make_networks, plain, draft, planners):
         np.testing.assert_allclose(found.xyz, expected.xyz, atol=1e-3)
 
 
+def test_a_prompt_is_begun_ahead_only_where_the_engine_has_room_for_the_rest(make_networks, plain, planners):
+    (one, other), cycles = planners(plain, make_networks(), draft="carryover")
+    for observation in cycles(3):
+        expected, found = one.plan(observation), other.plan(observation)
+        assert found.token_ids == expected.token_ids and other.prefill.begun_rows == 0
+        assert not other.prefill_ahead(), "the rest follows more rows than the profile of prompts has"
+
+
+def test_a_prompt_begun_ahead_gives_the_same_plans(make_networks, plain, planners):
+    profile = find_profile("rtx-ada")
+    wider = tuple({**each, "S": replace(each["S"], largest=512)} for each in profile.graphs["text"])
+    roomy = make_networks(replace(profile, graphs=profile.graphs | {"text": wider}))
+    (one, other), cycles = planners(plain, roomy, draft="carryover")
+    for number, observation in enumerate(cycles(4)):
+        expected, found = one.plan(observation), other.plan(observation)
+        assert found.token_ids == expected.token_ids and (other.prefill.begun_rows > 0) == (number >= 2)
+        np.testing.assert_allclose(found.xyz, expected.xyz, atol=1e-3)
+        assert other.prefill_ahead() == (number >= 1)
+
+
 @pytest.fixture(scope="module")
 def planners():
     """`planners(networks, …, draft=…)` -> planners of mini on those networks, and cycles to plan."""
@@ -243,13 +263,18 @@ def test_one_wait_a_stage_and_no_feature_or_logit_on_the_way(make_networks, devi
     assert device.downloaded - down <= (4 + 4) * rows + 4 * (64 * 2)  # choices and the action, nothing else
     state = planner.perceive(second, {})  # every frame is known: no wait for vision, and logits are asked for
     assert device.downloaded - down > 4 * text.vocab_size and state.logits.shape == (text.vocab_size,)
-    features, _ = planner.encoder.encode(second.frames, second.frame_stamps_ns)
+    features = joined(planner.encoder.encode(second.frames, second.frame_stamps_ns))
     assert isinstance(features, DeviceFeatures)
     image_rows = len(features.embeddings)
     before = device.uploaded
     planner.perceive(second, {})
     prompt = device.uploaded - before
-    assert prompt < 4 * (512 * 2 * 32 + 512**2) + 4 * text.hidden_size * (planner._cache.length - image_rows + 1)
+    assert prompt < 4 * (512 * 2 * 32 + 512**2) + 4 * text.hidden_size * (state.cache.length - image_rows + 1)
+
+
+def joined(frames):
+    first, *others = [frame.features for frame in frames]
+    return first.followed_by(others)
 
 
 def test_kept_frames_are_not_encoded_again_and_stay_where_they_are(make_networks, device, plain):
@@ -260,7 +285,7 @@ def test_kept_frames_are_not_encoded_again_and_stay_where_they_are(make_networks
         frames = {name: pictures[k, cycle : cycle + 4] for k, name in enumerate("ab")}
         stamps = dict.fromkeys("ab", np.arange(cycle, cycle + 4))
         waits = device.synchronisations
-        found, expected = [encoder.encode(frames, stamps)[0] for encoder in encoders]
+        found, expected = [joined(encoder.encode(frames, stamps)) for encoder in encoders]
         assert device.synchronisations - waits == 1  # of both cameras
         np.testing.assert_allclose(found.embeddings, expected.embeddings, atol=1e-4)
         np.testing.assert_allclose(found.deepstack, expected.deepstack, atol=1e-4)

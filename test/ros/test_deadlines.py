@@ -234,3 +234,74 @@ def test_fewer_action_steps_are_counted_and_teach_nothing_of_all_steps(graph):
     assert float(said()["budget action ms"]) == 50_000.0, "what all of its steps take is still known"
     assert int(said()["shortened"]) >= 3
     node.close()
+
+
+class Ahead(ConstantVelocity):
+    """Counts how often its next prompt was begun, and how often that was when it planned; may fail at it."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.begun_before, self.forgotten, self.ahead_error = 0, [], 0, None
+
+    def plan(self, observation):
+        self.begun_before.append(self.begun)
+        return super().plan(observation)
+
+    def prefill_ahead(self):
+        self.begun += 1
+        if self.ahead_error is not None:
+            raise self.ahead_error
+
+    def forget(self):
+        self.forgotten += 1
+
+
+def ahead_world(graph, planner, *overrides):
+    node, _ = make_planner(graph, *overrides, load=lambda settings: planner)
+    assert node.trigger_configure() == SUCCESS and node.trigger_activate() == SUCCESS
+    world = World(graph, node)
+    assert graph.spin_until(world.matched)
+    return world, node
+
+
+def test_the_next_prompt_is_begun_while_its_image_is_awaited(graph):
+    planner = Ahead()
+    world, node = ahead_world(graph, planner)
+    assert drive_until(graph, world, lambda: planner.begun >= 3)
+    assert planner.begun <= len(planner.observations)
+    node.close()
+
+
+def test_a_prompt_begun_in_vain_costs_no_cycle(graph):
+    """An error there is said, forgets what was begun, and every observation still has its plan."""
+    planner = Ahead()
+    planner.ahead_error = ValueError("no room")
+    world, node = ahead_world(graph, planner)
+    assert drive_until(graph, world, lambda: planner.begun >= 3)
+    assert planner.forgotten >= planner.begun - 1
+    assert drive_until(graph, world, lambda: world.last("trajectory").source == Trajectory.PLANNED)
+    assert CycleStats.MODEL_FAILED not in {each.fallback_reason for each in world.heard["cycle_stats"]}
+    node.close()
+
+
+def test_no_prompt_is_begun_before_an_image_that_is_there_and_due(graph):
+    planner = Ahead()
+    world, node = ahead_world(graph, planner, "cycle_hz:=100", "deadline_policy:=shorten")
+    assert drive_until(graph, world, lambda: planner.begun >= 2)
+    planner.gate.clear()
+    count = len(planner.observations)
+    assert drive_until(graph, world, lambda: len(planner.observations) > count)
+    held = len(planner.begun_before)
+    world.advance()  # arrives while the planner is held
+    planner.gate.set()
+    assert graph.spin_until(lambda: len(planner.begun_before) > held)
+    assert planner.begun_before[held] == planner.begun_before[held - 1]
+    node.close()
+
+
+def test_no_prompt_is_begun_where_it_is_switched_off(graph):
+    planner = Ahead()
+    world, node = ahead_world(graph, planner, "prefill_ahead:=false")
+    assert drive_until(graph, world, lambda: len(planner.observations) >= 4)
+    assert planner.begun == 0
+    node.close()

@@ -155,6 +155,16 @@ def test_inbox_reset_drops_what_waits_and_close_ends_it():
     assert inbox.take() is None
 
 
+def test_inbox_says_what_waits():
+    inbox = Inbox({"front": 2, "tele": 2, "odometry": 2})
+    inbox.put("odometry", 1, 0)
+    assert not inbox.waiting(["front", "tele"]) and inbox.waiting(["front", "odometry"])
+    inbox.put("tele", 1, 0)
+    assert inbox.waiting(["front", "tele"])
+    inbox.take()
+    assert not inbox.waiting(["front", "tele", "odometry"])
+
+
 def test_a_fault_is_shown_once_however_late_that_is(monkeypatch):
     monitor = InputMonitor("front", "/front", 1e9)
     monitor.note_arrival()
