@@ -11,6 +11,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.evaluation.bag_mcap import MCAP_MAGIC, read_mcap
 from specdrive_ros.evaluation.bag_messages import RawMessage
 from specdrive_ros.evaluation.bag_sqlite import SQLITE_MAGIC, read_sqlite
+from specdrive_ros.yaml_file import parse_yaml
 
 ROS1_MAGIC = b"#ROSBAG"
 
@@ -26,7 +27,7 @@ def read_metadata(path: Path, damage: list[str]) -> dict:
     if not file.is_file():
         return {}
     try:
-        metadata = yaml.safe_load(file.read_text(encoding="utf-8"))["rosbag2_bagfile_information"]
+        metadata = parse_yaml(file.read_text(encoding="utf-8"))["rosbag2_bagfile_information"]
         names, count = metadata["relative_file_paths"], metadata.get("message_count")
         return {"files": [PurePath(name).name for name in names], "message_count": count and int(count)}
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):

@@ -70,9 +70,10 @@ def test_a_single_file_and_a_folder_without_metadata(write_bag, rows):
         assert len(stamps(open_bag(path), "/odom")) == 10
 
 
-def test_broken_metadata_is_not_needed(write_bag, rows):
+@pytest.mark.parametrize("text", ["rosbag2_bagfile_information: [", "[" * 100_000], ids=["open", "deep"])
+def test_broken_metadata_is_not_needed(text, write_bag, rows):
     folder = write_bag(rows)
-    (folder / "metadata.yaml").write_text("rosbag2_bagfile_information: [")
+    (folder / "metadata.yaml").write_text(text)
     bag = open_bag(folder)
     assert len(stamps(bag, "/odom")) == 10 and "metadata.yaml" in bag.damage[0]
 
