@@ -39,11 +39,11 @@ def find_files(path: Path, metadata: dict, damage: list[str]) -> list[Path]:
     """Storage files in order of recording: as metadata.yaml names them, else by name. Raises NotABag if there are
     none."""
     if not path.exists():
-        raise NotABag(f"bag {path}: no such file or folder; a rosbag2 folder, .mcap or .db3 is right")
+        raise NotABag(f"bag {path}: no such file or folder; must be a rosbag2 folder, .mcap or .db3")
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise NotABag(f"bag {path}: neither a file nor a folder; a rosbag2 folder, .mcap or .db3 is right")
+        raise NotABag(f"bag {path}: neither a file nor a folder; must be a rosbag2 folder, .mcap or .db3")
     named = [path / name for name in metadata.get("files", ())]
     missing = [file.name for file in named if not file.is_file()]
     if missing:
@@ -51,7 +51,7 @@ def find_files(path: Path, metadata: dict, damage: list[str]) -> list[Path]:
     present = [file for file in named if file.is_file()] or sorted(_storage_files(path), key=_natural_order)
     if not present:
         raise NotABag(f"bag {path}: {'; '.join(damage) or 'no .mcap or .db3 file inside'}; "
-                      "a rosbag2 folder, .mcap or .db3 is right")
+                      "must be a rosbag2 folder, .mcap or .db3")
     return present
 
 
@@ -78,7 +78,7 @@ def reader_of(file: Path) -> Callable[[Path, list[str]], Iterator[RawMessage]]:
     if not start:
         return _read_empty
     kind = "a ROS 1 bag" if start.startswith(ROS1_MAGIC) else "neither MCAP nor SQLite"
-    raise NotABag(f"bag file {file}: it is {kind}; a rosbag2 folder, .mcap or .db3 is right")
+    raise NotABag(f"bag file {file}: it is {kind}; must be a rosbag2 folder, .mcap or .db3")
 
 
 def _read_empty(file: Path, damage: list[str]) -> Iterator[RawMessage]:
