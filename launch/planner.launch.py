@@ -4,7 +4,7 @@
 
 In Autoware, whose own follower drives:
 
-    ros2 launch specdrive_ros planner.launch.py controller:=false autoware_output:=true \
+    ros2 launch specdrive_ros planner.launch.py controller:=false autoware_output:=true wheelbase_m:=2.79 \
         images:=/sensing/camera/camera0/image_raw odometry:=/localization/kinematic_state \
         autoware_trajectory:=/planning/scenario_planning/trajectory
 """
@@ -21,6 +21,7 @@ ARGUMENTS = {
     "image_transport": ("raw", "raw or compressed"),
     "odometry": ("", "topic of the odometry; empty for that of the car in CARLA"),
     "autoware_output": ("false", "also publish the plan as autoware_planning_msgs/Trajectory"),
+    "wheelbase_m": ("", "from the rear axle to the front one; empty for what the parameter files say"),
     "autoware_trajectory": ("~/output/autoware", "topic of that"),
     "controller": ("true", "start the controller, too; not where the stack has a follower"),
     "output": ("ackermann", "command of the controller: ackermann or carla"),
@@ -39,9 +40,11 @@ def nodes(context: LaunchContext) -> list:
     images = launching.images_of(car, launching.names_in(values["cameras"]))
     if values["images"]:
         images = launching.images_given(values["cameras"], values["images"])
+    geometry = {"wheelbase_m": launching.number(values, "wheelbase_m")} if values["wheelbase_m"] else {}
     planner = launching.planner(
         CONFIG, values, images, odometry, {"autoware": values["autoware_trajectory"]},
         image_transport=values["image_transport"], autoware_output=launching.flag(values, "autoware_output"),
+        **geometry,
     )
-    follower = [launching.controller(CONFIG, values, car, odometry)] if launching.flag(values, "controller") else []
-    return [planner, *follower, *launching.rviz(CONFIG, values)]
+    follower = [launching.controller(CONFIG, values, car, odometry, **geometry)]
+    return [planner, *(follower if launching.flag(values, "controller") else []), *launching.rviz(CONFIG, values)]

@@ -11,16 +11,28 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.installation import data_roots
 
 SUFFIXES = (".yaml", ".yml")
+DEEPEST = 64  # levels of nesting; a deeper file is hostile, as the time to read it rises with the square of its depth
+
+
+class _ShallowLoader(yaml.SafeLoader):
+    def fetch_more_tokens(self) -> None:
+        if len(self.indents) + self.flow_level > DEEPEST:
+            raise yaml.scanner.ScannerError(None, None, f"nested too deeply: over {DEEPEST} levels", self.get_mark())
+        super().fetch_more_tokens()
+
+
+def parse_yaml(text: str) -> object:
+    """As `yaml.safe_load`. Raises yaml.YAMLError for what is no YAML or is nested too deeply, ValueError for a wrong
+    value such as a date that is none."""
+    return yaml.load(text, _ShallowLoader)
 
 
 def read_yaml(path: Path) -> object:
     """The file's content, None if it is empty. Raises InputError for a file that cannot be read."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return parse_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except RecursionError:
-        raise InputError(f"{path}: not readable as YAML (nested too deeply)") from None
     except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that is none
         raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
 

@@ -91,7 +91,7 @@ def check(args: Namespace) -> None:
     if min(args.blocks) < 2 or args.train_block < 2 or args.seed < 0:
         raise InputError("ablate: --blocks and --train-block must be at least 2, --seed 0 or more")
     if args.training_threads is not None and args.training_threads < 1:
-        raise InputError(f"--training-threads {args.training_threads}: 1 or more is right")
+        raise InputError(f"--training-threads {args.training_threads}: must be 1 or more")
     check_rates(args.aarl_learning_rate)
 
 

@@ -51,7 +51,7 @@ def long_document(args: Namespace) -> dict:
 
     lengths = tuple(args.lengths or LENGTHS)
     if list(lengths) != sorted(set(lengths)) or not 3 <= lengths[0] <= lengths[-1] <= LONGEST:
-        raise InputError(f"--lengths {' '.join(map(str, lengths))}: rising numbers from 3 to {LONGEST} are right")
+        raise InputError(f"--lengths {' '.join(map(str, lengths))}: must be rising numbers from 3 to {LONGEST}")
     checkpoint = find_model(args.model).checkpoint
     drafts = args.draft or [name for name in NAMES[1:] if available(name, checkpoint) != NO_DRAFT]
     for draft in drafts:

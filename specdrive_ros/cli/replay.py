@@ -70,7 +70,7 @@ def replay_all(args: Namespace, load_planner) -> int:
     if args.draft is None:
         args.draft = own_draft(find_model(args.model))
     if args.seed < 0:
-        raise InputError(f"--seed {args.seed}: 0 or more is right")
+        raise InputError(f"--seed {args.seed}: must be 0 or more")
     options = ReplayOptions(args.every, args.seconds, args.max_frame_age)
     bags = [open_bag(path) for path in args.bags]
     planner = load_planner()
@@ -98,10 +98,10 @@ def parse_cameras(pairs: list[str], cameras: tuple[str, ...]) -> dict[str, str]:
         if not sign and len(cameras) == 1:
             topic, name = pair, cameras[0]
         if not topic or not name:
-            raise InputError(f"--camera {pair}: TOPIC=NAME is right, with NAME one of {', '.join(cameras)}")
+            raise InputError(f"--camera {pair}: must be TOPIC=NAME, with NAME one of {', '.join(cameras)}")
         given[topic] = name
     if len(set(given.values())) < len(pairs):
-        raise InputError(f"--camera {' '.join(pairs)}: each topic and each camera once is right")
+        raise InputError(f"--camera {' '.join(pairs)}: must name each topic and each camera once")
     return given
 
 

@@ -73,13 +73,13 @@ def check(args: Namespace) -> None:
     if not args.alpasim:
         raise InputError("serve: which contract? --alpasim is the one there is")
     if not 0 <= args.port <= 65535:
-        raise InputError(f"--port {args.port}: 0 to 65535 is right")
+        raise InputError(f"--port {args.port}: must be 0 to 65535")
     if not 1 <= args.sessions <= MOST_SESSIONS:
-        raise InputError(f"--sessions {args.sessions}: 1 to {MOST_SESSIONS} is right")
+        raise InputError(f"--sessions {args.sessions}: must be 1 to {MOST_SESSIONS}")
     if not 0 <= args.idle_s <= LONGEST_IDLE_S:
-        raise InputError(f"--idle-s {args.idle_s:g}: 0 to {LONGEST_IDLE_S:g} is right")
+        raise InputError(f"--idle-s {args.idle_s:g}: must be 0 to {LONGEST_IDLE_S:g}")
     if args.threads < 1:
-        raise InputError(f"--threads {args.threads}: 1 or more is right")
+        raise InputError(f"--threads {args.threads}: must be 1 or more")
 
 
 def service_options(args: Namespace):

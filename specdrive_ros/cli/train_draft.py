@@ -81,7 +81,7 @@ def distil(args: Namespace) -> dict:
     if args.data is None or args.phrases is not None:
         raise InputError(f"train draft --kind {args.draft_kind}: needs --data, and takes no --phrases")
     if args.block < LEAST_BLOCK:
-        raise InputError(f"--block {args.block}: at least {LEAST_BLOCK} is right")
+        raise InputError(f"--block {args.block}: must be at least {LEAST_BLOCK}")
     check_training(args, args.learning_rate)
     import torch
     from accelerate import PartialState

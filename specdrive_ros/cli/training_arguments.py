@@ -14,9 +14,9 @@ def check_training(args: Namespace, *learning_rates: float) -> None:
 
     check_rates(*learning_rates)
     if args.seed < 0:
-        raise InputError(f"--seed {args.seed}: 0 or more is right")
+        raise InputError(f"--seed {args.seed}: must be 0 or more")
     if args.threads is not None and args.threads < 1:
-        raise InputError(f"--threads {args.threads}: 1 or more is right")
+        raise InputError(f"--threads {args.threads}: must be 1 or more")
     shard_paths(args.data / "train")
 
 

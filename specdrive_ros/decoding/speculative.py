@@ -118,11 +118,9 @@ class SpeculativeDecoder:
 
     def _checked(self, proposal: TokenTree, nodes: int) -> TokenTree:
         """A copy of the proposal that is safe to run. Raises if the proposal is invalid."""
-        tree, vocabulary = TokenTree.copy_of(proposal), len(self.rules.forbidden)
+        tree = TokenTree.copy_of(proposal, len(self.rules.forbidden))
         if len(tree) > nodes:
             raise ValueError(f"proposed {len(tree)} nodes, asked for {nodes}")
-        if len(tree) and not (0 <= tree.tokens.min() and tree.tokens.max() < vocabulary):
-            raise ValueError(f"proposed a token outside of the vocabulary of {vocabulary}")
         return tree
 
     def _log_fault(self, error: Exception) -> None:

@@ -65,11 +65,17 @@ class TokenTree:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
     @classmethod
-    def copy_of(cls, proposal: "TokenTree") -> "TokenTree":
-        """A checked copy: whoever made the proposal may have bypassed the checks, or may write to it later."""
+    def copy_of(cls, proposal: "TokenTree", vocabulary: int | None = None) -> "TokenTree":
+        """A checked copy: whoever made the proposal may have bypassed the checks, or may write to it later.
+
+        vocabulary: tokens are below it; None: of any size. Raises TypeError or ValueError for an invalid proposal.
+        """
         if not isinstance(proposal, TokenTree):
             raise TypeError(f"proposed {type(proposal).__name__}, not a TokenTree")
-        return cls(proposal.tokens, proposal.parents, proposal.log_probs, proposal.proposers)
+        tree = cls(proposal.tokens, proposal.parents, proposal.log_probs, proposal.proposers)
+        if vocabulary is not None and not ((tree.tokens >= 0) & (tree.tokens < vocabulary)).all():
+            raise ValueError(f"proposed a token outside of the vocabulary of {vocabulary}")
+        return tree
 
     @classmethod
     def chain(

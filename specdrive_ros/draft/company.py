@@ -130,12 +130,15 @@ class _Unread:
 class Company:
     """drafts: the cheapest first: a later one is asked only if it pays off on top of them
     asking: what asking a draft costs, by its name; free if left out
+    vocabulary: the target's size: a draft that proposes a token outside of it loses its own proposal, not the others'
     """
 
     def __init__(
-        self, drafts: Sequence[Draft], costs: PassCosts | None = None, asking: Mapping[str, AskingCost] | None = None
-    ):
+        self, drafts: Sequence[Draft], costs: PassCosts | None = None,
+        asking: Mapping[str, AskingCost] | None = None, vocabulary: int | None = None,
+    ):  # fmt: skip
         self.drafts, self.costs, self.asking = tuple(drafts), costs or PassCosts(), dict(asking or {})
+        self.vocabulary = vocabulary
         self.name = "+".join(draft.name for draft in self.drafts)
         self.reads_taps = any(getattr(draft, "reads_taps", True) for draft in self.drafts)
         self.expected: dict[str, float] = {}  # tokens a pass a draft is expected to bring by itself
@@ -178,7 +181,7 @@ class Company:
         self.times_asked[draft.name] += 1
         fields = {**vars(context), "taps": taps, "positions": positions}
         ask = partial(draft.propose, DraftContext(**fields), nodes)
-        return self._guarded(draft, lambda: TokenTree.copy_of(ask()).pruned(nodes), TokenTree.empty())
+        return self._guarded(draft, lambda: TokenTree.copy_of(ask(), self.vocabulary).pruned(nodes), TokenTree.empty())
 
     def _as_seen_by(self, draft: Draft, proposals: Proposals) -> Proposals:
         """The cheaper drafts' proposals, re-ranked with a network's opinion of their words."""

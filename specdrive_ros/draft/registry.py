@@ -93,7 +93,7 @@ def load_company(
         else:
             draft = _plain(name, folder, tokenizer)
         drafts.append(draft)
-    return Company(drafts, costs, asking)
+    return Company(drafts, costs, asking, len(rules.forbidden))
 
 
 def _plain(name: str, folder: Path, tokenizer: TargetTokenizer) -> Draft:

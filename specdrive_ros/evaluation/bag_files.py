@@ -11,6 +11,7 @@ from specdrive_ros.errors import InputError
 from specdrive_ros.evaluation.bag_mcap import MCAP_MAGIC, read_mcap
 from specdrive_ros.evaluation.bag_messages import RawMessage
 from specdrive_ros.evaluation.bag_sqlite import SQLITE_MAGIC, read_sqlite
+from specdrive_ros.yaml_file import parse_yaml
 
 ROS1_MAGIC = b"#ROSBAG"
 
@@ -26,7 +27,7 @@ def read_metadata(path: Path, damage: list[str]) -> dict:
     if not file.is_file():
         return {}
     try:
-        metadata = yaml.safe_load(file.read_text(encoding="utf-8"))["rosbag2_bagfile_information"]
+        metadata = parse_yaml(file.read_text(encoding="utf-8"))["rosbag2_bagfile_information"]
         names, count = metadata["relative_file_paths"], metadata.get("message_count")
         return {"files": [PurePath(name).name for name in names], "message_count": count and int(count)}
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
@@ -38,11 +39,11 @@ def find_files(path: Path, metadata: dict, damage: list[str]) -> list[Path]:
     """Storage files in order of recording: as metadata.yaml names them, else by name. Raises NotABag if there are
     none."""
     if not path.exists():
-        raise NotABag(f"bag {path}: no such file or folder; a rosbag2 folder, .mcap or .db3 is right")
+        raise NotABag(f"bag {path}: no such file or folder; must be a rosbag2 folder, .mcap or .db3")
     if path.is_file():
         return [path]
     if not path.is_dir():
-        raise NotABag(f"bag {path}: neither a file nor a folder; a rosbag2 folder, .mcap or .db3 is right")
+        raise NotABag(f"bag {path}: neither a file nor a folder; must be a rosbag2 folder, .mcap or .db3")
     named = [path / name for name in metadata.get("files", ())]
     missing = [file.name for file in named if not file.is_file()]
     if missing:
@@ -50,7 +51,7 @@ def find_files(path: Path, metadata: dict, damage: list[str]) -> list[Path]:
     present = [file for file in named if file.is_file()] or sorted(_storage_files(path), key=_natural_order)
     if not present:
         raise NotABag(f"bag {path}: {'; '.join(damage) or 'no .mcap or .db3 file inside'}; "
-                      "a rosbag2 folder, .mcap or .db3 is right")
+                      "must be a rosbag2 folder, .mcap or .db3")
     return present
 
 
@@ -77,7 +78,7 @@ def reader_of(file: Path) -> Callable[[Path, list[str]], Iterator[RawMessage]]:
     if not start:
         return _read_empty
     kind = "a ROS 1 bag" if start.startswith(ROS1_MAGIC) else "neither MCAP nor SQLite"
-    raise NotABag(f"bag file {file}: it is {kind}; a rosbag2 folder, .mcap or .db3 is right")
+    raise NotABag(f"bag file {file}: it is {kind}; must be a rosbag2 folder, .mcap or .db3")
 
 
 def _read_empty(file: Path, damage: list[str]) -> Iterator[RawMessage]:

@@ -100,8 +100,8 @@ class Bag:
                 return topic
         wrong = found[0]
         if wrong.type in types:
-            raise WrongType(f"bag {self.path}: {name} is serialized as {wrong.serialization!r}; cdr is right")
-        raise WrongType(f"bag {self.path}: {name} is {wrong.type}; {' or '.join(sorted(types))} is right")
+            raise WrongType(f"bag {self.path}: {name} is serialized as {wrong.serialization!r}; must be cdr")
+        raise WrongType(f"bag {self.path}: {name} is {wrong.type}; must be {' or '.join(sorted(types))}")
 
     def listing(self, types: Collection[str] | None = None) -> str:
         """Topics with their types in one line, all or only of some types."""

@@ -24,6 +24,7 @@ from specdrive_ros.observation.history import OdometryHistory
 from specdrive_ros.observation.observation import Observation
 from specdrive_ros.observation.refusal import Refusal
 from specdrive_ros.plan import Plan
+from specdrive_ros.quantiles import quantiles
 from specdrive_ros.runtime.timing import measure_passes
 from specdrive_ros.shapes import FRAME_STEP_S, FRAMES_PER_CAMERA, NANOSECONDS
 from specdrive_ros.sim.camera import render
@@ -63,8 +64,7 @@ class MethodResult:
             "accepted_length": round(accepted_length(self.tokens, self.target_passes, len(self.ms)), 4),
             "routine_share": round(routine_share(self.tokens, self.target_passes), 4),
             "ms_per_reasoning": {
-                "median": round(float(np.median(ms)), 3),
-                "p99": round(float(np.percentile(ms, 99)), 3),
+                **quantiles(ms, ("median", "p99"), digits=3),
                 "mean": round(float(np.mean(ms)), 3),
             },
             "speedup": _ratio(np.mean(plain_ms), np.mean(ms)),

@@ -55,11 +55,11 @@ class ReplayOptions:
 
     def __post_init__(self):
         if not self.every_s > 0:
-            raise InputError(f"--every {self.every_s:g}: a time in seconds above 0 is right")
+            raise InputError(f"--every {self.every_s:g}: must be a time in seconds above 0")
         if self.seconds is not None and not self.seconds > 0:
-            raise InputError(f"--seconds {self.seconds:g}: a time in seconds above 0 is right")
+            raise InputError(f"--seconds {self.seconds:g}: must be a time in seconds above 0")
         if self.max_frame_age_s is not None and not self.max_frame_age_s >= 0:
-            raise InputError(f"--max-frame-age {self.max_frame_age_s:g}: a time in seconds from 0 is right")
+            raise InputError(f"--max-frame-age {self.max_frame_age_s:g}: must be a time in seconds from 0")
 
 
 @dataclass(frozen=True)

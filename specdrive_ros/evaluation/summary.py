@@ -16,6 +16,7 @@ from specdrive_ros.atomic_file import atomic_write
 from specdrive_ros.decoding.statistics import accepted_length, routine_share
 from specdrive_ros.errors import InputError, WorkFailed
 from specdrive_ros.plan import Plan
+from specdrive_ros.quantiles import PERCENT, quantiles
 
 VERSION = 1
 LATENCY_STAGES = (
@@ -35,7 +36,7 @@ ERROR_HORIZONS = ("1s", "3s", "6.4s")
 
 _COUNT, _NUMBER, _TEXT = "a count (integer, 0 or more)", "a number", "text"
 _NUMBER_OR_NULL = "a number, or null where nothing could be judged"
-_LATENCY = {"median": _NUMBER, "p90": _NUMBER, "p99": _NUMBER, "max": _NUMBER}
+_LATENCY = {name: _NUMBER for name in PERCENT}
 _HORIZONS = {horizon: _NUMBER_OR_NULL for horizon in ERROR_HORIZONS}
 REQUIRED_PARTS = {
     "version": _COUNT,
@@ -75,14 +76,8 @@ def latency_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, dict[str, 
     rows: one mapping per cycle, stage of `LATENCY_STAGES` -> milliseconds. A cycle without a stage is left out of that
     stage's quantiles; a stage that no cycle has is all zero.
     """
-    return {stage: _quantiles([row[stage] for row in rows if stage in row]) for stage in LATENCY_STAGES}
-
-
-def _quantiles(values_ms: Sequence[float]) -> dict[str, float]:
-    values = np.asarray(values_ms if len(values_ms) else [0.0], np.float64)
-    median, p90, p99 = np.percentile(values, [50, 90, 99])
-    quantiles = {"median": median, "p90": p90, "p99": p99, "max": values.max()}
-    return {name: round(float(value), 3) for name, value in quantiles.items()}
+    by_stage = {stage: [row[stage] for row in rows if stage in row] or [0.0] for stage in LATENCY_STAGES}
+    return {stage: quantiles(values_ms, tuple(PERCENT), digits=3) for stage, values_ms in by_stage.items()}
 
 
 def reasoning_summary(plans: Iterable[Plan]) -> dict[str, float]:

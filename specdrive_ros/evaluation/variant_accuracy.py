@@ -15,6 +15,7 @@ from specdrive_ros.decoding.choice import greedy
 from specdrive_ros.decoding.teacher_forcing import forced_logits
 from specdrive_ros.evaluation.decode_benchmark import observations
 from specdrive_ros.observation.observation import Observation
+from specdrive_ros.quantiles import quantiles
 
 
 @dataclass(frozen=True)
@@ -37,29 +38,24 @@ class VariantAccuracy:
     plan_m: np.ndarray
 
     def as_document(self) -> dict:
-        plan = self.plan_m
         return {
             "cycles": self.cycles,
             "tokens": self.tokens,
             "logit_error": {"max": self.logit_error, "mean": self.mean_logit_error, "spread": self.logit_spread},
             "token_agreement": self.token_agreement,
             "same_reasoning": self.same_reasoning,
-            "plan_difference_m": {
-                "median": float(np.median(plan)),
-                "p90": float(np.percentile(plan, 90)),
-                "max": float(plan.max()),
-            },
+            "plan_difference_m": quantiles(self.plan_m, ("median", "p90", "max")),
         }
 
     def lines(self) -> list[str]:
-        plan = self.plan_m
+        plan_cm = quantiles(100 * self.plan_m, ("median", "p90", "max"))
         return [
             f"{self.cycles} cycles, {self.tokens} tokens compared with the model as it is",
             f"logit error      mean {self.mean_logit_error:.4f}  max {self.logit_error:.4f}  "
             f"(logits spread {self.logit_spread:.2f})",
             f"token agreement  {self.token_agreement:.2%}; same reasoning in {self.same_reasoning:.0%} of cycles",
-            f"plan difference  median {100 * np.median(plan):.1f} cm  p90 {100 * np.percentile(plan, 90):.1f} cm  "
-            f"max {100 * plan.max():.1f} cm",
+            f"plan difference  median {plan_cm['median']:.1f} cm  p90 {plan_cm['p90']:.1f} cm  "
+            f"max {plan_cm['max']:.1f} cm",
         ]
 
 

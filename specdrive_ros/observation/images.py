@@ -124,7 +124,7 @@ def _decode_packed(
     layout: Packed, encoding: str, height: int, width: int, step: int, is_bigendian: bool, data: bytes
 ) -> np.ndarray:
     if layout.even_width and width % 2:
-        raise BadImage(ImageFault.ODD_SIZE, f"{encoding} image {width} pixels wide; an even width is right")
+        raise BadImage(ImageFault.ODD_SIZE, f"{encoding} image {width} pixels wide; the width must be even")
     if min(height, width) < layout.smallest:
         raise BadImage(ImageFault.ZERO_SIZE, f"{encoding} image of {width}x{height} pixels; at least 3x3")
     item = layout.bits // 8
@@ -139,7 +139,7 @@ def _decode_semi_planar(
     layout: SemiPlanar, encoding: str, height: int, width: int, step: int, data: bytes
 ) -> np.ndarray:
     if width % 2 or height % 2:
-        raise BadImage(ImageFault.ODD_SIZE, f"{encoding} image of {width}x{height}; even sizes are right")
+        raise BadImage(ImageFault.ODD_SIZE, f"{encoding} image of {width}x{height}; both must be even")
     planes = _rows(encoding, height * 3 // 2, width, 1, step, False, data)
     return cv2.cvtColor(planes, layout.to_rgb)
 

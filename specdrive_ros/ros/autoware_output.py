@@ -1,7 +1,7 @@
 """The plan as autoware_planning_msgs/Trajectory, for Autoware stacks. Imports that package only when asked to.
 
-Same points, same times, same frame. A front wheel angle would need a wheelbase, which the planner does not know: it is
-0, as in the output of Autoware's own planners.
+Same points, same times, same frame. The front wheels' angle is that of the plan's curvature for the car's wheelbase,
+not limited to what they can turn.
 """
 
 from importlib import import_module
@@ -10,6 +10,7 @@ import numpy as np
 
 from specdrive_ros.errors import InputError
 from specdrive_ros.msg import Trajectory
+from specdrive_ros.ros.vehicle_geometry import VehicleGeometry
 
 PACKAGE = "autoware_planning_msgs"
 
@@ -24,7 +25,7 @@ def load_messages() -> object:
         ) from error
 
 
-def autoware_trajectory(messages: object, trajectory: Trajectory) -> object:
+def autoware_trajectory(messages: object, trajectory: Trajectory, car: VehicleGeometry) -> object:
     """The same trajectory as an Autoware message. messages: from `load_messages`."""
     points = [
         messages.TrajectoryPoint(
@@ -34,7 +35,7 @@ def autoware_trajectory(messages: object, trajectory: Trajectory) -> object:
             lateral_velocity_mps=0.0,
             acceleration_mps2=point.acceleration_mps2,
             heading_rate_rps=float(np.float32(point.longitudinal_velocity_mps * point.curvature_per_m)),
-            front_wheel_angle_rad=0.0,
+            front_wheel_angle_rad=car.front_wheel_angle_rad(point.curvature_per_m),
             rear_wheel_angle_rad=0.0,
         )
         for point in trajectory.points

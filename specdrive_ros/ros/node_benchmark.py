@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -25,6 +24,7 @@ from specdrive_ros.errors import WorkFailed
 from specdrive_ros.evaluation.process_usage import Usage, usage_of
 from specdrive_ros.installation import data_file
 from specdrive_ros.msg import CycleStats, Trajectory
+from specdrive_ros.quantiles import quantiles
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import nanoseconds, stages_ms
 from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
@@ -190,10 +190,10 @@ def _document(
         "version": 1,
         "model": model,
         "faults": sorted(FAULTS) if faults else [],
-        "latency_ms": quantiles(heard.latency_ms),
-        "ros_overhead_ms": quantiles(heard.overhead_ms),
-        "stages_ms": {stage: quantiles(values) for stage, values in heard.stages_ms.items()},
-        "silence_ms": quantiles(heard.gaps_ms),
+        "latency_ms": _quantiles(heard.latency_ms),
+        "ros_overhead_ms": _quantiles(heard.overhead_ms),
+        "stages_ms": {stage: _quantiles(values) for stage, values in heard.stages_ms.items()},
+        "silence_ms": _quantiles(heard.gaps_ms),
         "messages": sum(heard.sources.values()),
         "lost": heard.cycles - sum(heard.sources.values()),
         "sources": dict(heard.sources),
@@ -210,8 +210,5 @@ def _document(
     }
 
 
-def quantiles(values: Sequence[float]) -> dict[str, float]:
-    if not values:
-        return {}
-    median, p99 = np.percentile(values, [50, 99])
-    return {"median": round(float(median), 2), "p99": round(float(p99), 2), "max": round(float(max(values)), 2)}
+def _quantiles(values: Sequence[float]) -> dict[str, float]:
+    return quantiles(values, digits=2) if values else {}

@@ -4,7 +4,7 @@ Only the worker and, while it is held up, the deadline watch publish here, never
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from nav_msgs.msg import Path
 from rclpy.lifecycle import LifecycleNode
@@ -15,6 +15,7 @@ from specdrive_ros.ros import qos
 from specdrive_ros.ros.autoware_output import autoware_trajectory, load_messages
 from specdrive_ros.ros.conversions import TrajectoryWriter, path_message, reasoning_message, set_stages
 from specdrive_ros.ros.decision import Decision
+from specdrive_ros.ros.vehicle_geometry import VehicleGeometry
 from specdrive_ros.shapes import FUTURE_WAYPOINTS
 
 OUTPUT_TYPES = {
@@ -30,11 +31,12 @@ NANOSECONDS_PER_MS = 1_000_000
 class PlanOutputs:
     """Publishers of a lifecycle node; after `close` nothing is published.
 
-    autoware: also publishes the plan in Autoware's format. Raises InputError if its messages are not installed.
+    car:      asked for each plan in Autoware's format, since the car's geometry may become known late.
+    autoware: also publishes the plan in that format. Raises InputError if its messages are not installed.
     """
 
-    def __init__(self, node: LifecycleNode, *, autoware: bool = False):
-        self._node, self._writer = node, TrajectoryWriter(FUTURE_WAYPOINTS)
+    def __init__(self, node: LifecycleNode, car: Callable[[], VehicleGeometry], *, autoware: bool = False):
+        self._node, self._car, self._writer = node, car, TrajectoryWriter(FUTURE_WAYPOINTS)
         self._autoware = load_messages() if autoware else None
         self._publishers = {
             name: node.create_lifecycle_publisher(kind, f"~/output/{name}", qos.output())
@@ -75,7 +77,7 @@ class PlanOutputs:
         stats.late = total_ms > deadline_ms
         set_stages(stats, stages)
         if self._autoware:
-            self._send("autoware", autoware_trajectory(self._autoware, trajectory))
+            self._send("autoware", autoware_trajectory(self._autoware, trajectory, self._car()))
         if self._is_heard("path"):
             self._send("path", path_message(trajectory))
         if decision.source == Trajectory.PLANNED:

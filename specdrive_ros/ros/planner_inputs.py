@@ -18,12 +18,14 @@ from specdrive_ros.ros.vehicle_info import CODE, KnownVehicle
 
 
 class PlannerInputs:
-    """Opened when the node is activated, closed when it is deactivated. `monitors` has one monitor per input."""
+    """Opened when the node is activated, closed when it is deactivated. `monitors` has one monitor per input, `vehicle`
+    what is known of the car; both are empty before the first opening."""
 
     def __init__(self, node: Node):
         self._node = node
         self._subscriptions: list = []
         self.monitors: dict[str, InputMonitor] = {}
+        self.vehicle: KnownVehicle | None = None
 
     def open(self, cameras: Sequence[str], settings: Mapping[str, object], inbox: Inbox) -> None:
         transport = settings["image_transport"]
@@ -35,13 +37,13 @@ class PlannerInputs:
             self._subscriptions.append(subscribe(self._node, kind, topic, take, qos.image_input(), mismatch))
         take = self._into(inbox, ODOMETRY, topic_of(settings))
         monitor = self.monitors[ODOMETRY]
-        vehicle = KnownVehicle(
-            self._node, VehicleGeometry(settings["rear_axle_x_m"]),
+        self.vehicle = KnownVehicle(
+            self._node, VehicleGeometry(settings["rear_axle_x_m"], settings["wheelbase_m"]),
             on_moved=inbox.reset, on_refused=partial(monitor.note_warning, CODE),
         )
-        self._subscriptions += vehicle.listen(settings["use_vehicle_info"])
+        self._subscriptions += self.vehicle.listen(settings["use_vehicle_info"])
         self._subscriptions += subscribe_odometry(
-            self._node, settings, vehicle.rear_axle_x_m, take, monitor.note_unheard
+            self._node, settings, self.vehicle.rear_axle_x_m, take, monitor.note_unheard
         )
         self.retune(settings)
 

@@ -138,7 +138,9 @@ class PlannerNode(LifecycleNode):
         self._cameras = _ordered_cameras(self._settings["cameras"], self._planner.cameras)
         self._budgets = StageBudgets()
         self._warm_up()
-        self._outputs = PlanOutputs(self, autoware=self._settings["autoware_output"])
+        self._outputs = PlanOutputs(
+            self, lambda: self._inputs.vehicle.geometry, autoware=self._settings["autoware_output"]
+        )
         text = f"{self._settings['model']} on {self._settings['runtime']}"
         values = {
             "cameras": ", ".join(self._cameras),

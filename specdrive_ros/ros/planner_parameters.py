@@ -9,6 +9,7 @@ from dataclasses import fields
 
 from specdrive_ros.ros.odometry_source import odometry_parameters
 from specdrive_ros.ros.parameters import ParameterSpec
+from specdrive_ros.ros.vehicle_geometry import EMBEDDED, RANGES
 from specdrive_ros.safety.deadline import Policy
 from specdrive_ros.safety.plan_checks import PlanLimits
 from specdrive_ros.safety.republish import LONGEST_AGE_S
@@ -47,6 +48,8 @@ STRUCTURE = (
     ParameterSpec("warm_up_cycles", 2, "cycles on grey pictures while configuring; stage budgets begin with them",
                   0, 100),
     ParameterSpec("autoware_output", False, "also publish autoware_planning_msgs/Trajectory on ~/output/autoware"),
+    ParameterSpec("wheelbase_m", EMBEDDED.wheelbase_m, "from the rear axle to the front one, for autoware_output",
+                  *RANGES["wheelbase_m"]),
     ParameterSpec("autostart", False, "configure and activate without being asked", read_only=True),
 )
 TUNING = (

@@ -4,6 +4,7 @@ A car is modelled as a bicycle: a rear axle, and a steered wheel a wheelbase ahe
 a car are refused, because a wrong axle silently distorts every curve. Knows nothing about ROS.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,11 @@ class VehicleGeometry:
             value = getattr(self, name)
             if not low <= value <= high:  # NaN too
                 raise InputError(f"{name}: {value:.6g}; should be from {low} to {high}")
+
+    def front_wheel_angle_rad(self, curvature_per_m: float) -> float:
+        """Angle of the front wheels for a curvature of the rear axle's path, both left positive; may be more than
+        they can turn."""
+        return math.atan(self.wheelbase_m * curvature_per_m)
 
     def __str__(self) -> str:
         return (

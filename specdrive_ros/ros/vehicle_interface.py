@@ -37,7 +37,7 @@ class Pedals:
 def steering_angle(curvature_per_m: float, car: VehicleGeometry = EMBEDDED) -> float:
     """Angle of the front wheels (rad, left positive) for a curvature, limited to what they can turn."""
     limit = car.max_steering_angle_rad
-    return float(np.clip(np.arctan(car.wheelbase_m * curvature_per_m), -limit, limit))
+    return float(np.clip(car.front_wheel_angle_rad(curvature_per_m), -limit, limit))
 
 
 def curvature(steering_angle_rad: float, car: VehicleGeometry = EMBEDDED) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from specdrive_ros.errors import SpecdriveError
 from specdrive_ros.model_settings import find_model
+from specdrive_ros.quantiles import quantiles
 from specdrive_ros.runtime.networks import TargetNetworks
 from specdrive_ros.runtime.registry import RUNTIMES, load_networks
 from specdrive_ros.shapes import PICTURE_SIZE
@@ -39,10 +40,10 @@ class Timing:
     cpu_ms: np.ndarray
 
     def line(self) -> str:
-        wall, cpu = self.wall_ms, self.cpu_ms
+        wall, cpu = quantiles(self.wall_ms), quantiles(self.cpu_ms)
         return (
-            f"{self.name:<12} wall median {np.median(wall):8.2f}  p99 {np.percentile(wall, 99):8.2f}  "
-            f"max {wall.max():8.2f}   cpu median {np.median(cpu):8.2f}  min {cpu.min():8.2f} ms"
+            f"{self.name:<12} wall median {wall['median']:8.2f}  p99 {wall['p99']:8.2f}  max {wall['max']:8.2f}   "
+            f"cpu median {cpu['median']:8.2f}  min {self.cpu_ms.min():8.2f} ms"
         )
 
 

@@ -7,6 +7,7 @@ the checkpoint's config expects. Knows neither images nor networks.
 
 import hashlib
 import json
+import os
 from functools import cached_property
 from pathlib import Path
 
@@ -91,11 +92,15 @@ class TargetTokenizer:
     def load(cls, source: TargetConfig | str | Path) -> "TargetTokenizer":
         """The tokenizer of a checkpoint (its config or folder): the one beside the weights, else the backbone's.
 
-        Raises `InputError` unless its ids are those of the config.
+        Raises `InputError` naming the file unless it is a tokenizer whose ids are those of the config.
         """
         config = source if isinstance(source, TargetConfig) else TargetConfig.load(source)
         path = find_tokenizer(config.folder, config.backbone_folder)
-        tokenizer = cls(read_tokenizer(path), config.vocabulary.traj_vocab_size, config.history)
+        library = read_tokenizer(path)
+        try:
+            tokenizer = cls(library, config.vocabulary.traj_vocab_size, config.history)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
         tokenizer.check(config, path)
         return tokenizer
 
@@ -162,9 +167,10 @@ class TargetTokenizer:
                 f"{where}: <i0> has id {self.base_size}, config.json has traj_token_start_idx {expected}; "
                 "this is not the tokenizer the checkpoint was made with"
             )
-        if self.size > config.text.vocab_size:
+        highest = max(self.tokenizer.get_vocab(with_added_tokens=True).values())
+        if highest >= config.text.vocab_size:
             raise InputError(
-                f"{where}: {self.size} tokens, config.json has vocab_size {config.text.vocab_size}; "
+                f"{where}: ids up to {highest}, config.json has vocab_size {config.text.vocab_size}; "
                 "this is not the tokenizer the checkpoint was made with"
             )
 
@@ -193,19 +199,29 @@ def extend_base_tokenizer(base: Tokenizer, trajectory_tokens: int = 4000) -> Tok
 
 
 def find_tokenizer(folder: Path, backbone_folder: Path) -> Path:
-    for candidate in (folder, backbone_folder):
-        if (candidate / "tokenizer.json").is_file():
-            return candidate / "tokenizer.json"
+    """Raises `InputError` where neither folder has one."""
+    for candidate in (folder / "tokenizer.json", backbone_folder / "tokenizer.json"):
+        if os.path.lexists(candidate):  # a folder or a dangling link, too: the other's may be another vocabulary
+            return candidate
     raise InputError(f"no tokenizer.json in {folder} nor in {backbone_folder}; put the backbone's there")
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer in a file, for whole texts: without truncation and padding that the file may ask for.
+
+    Raises `InputError` for a file that has none.
+    """
+    if not path.is_file():  # reading a pipe would wait forever
+        raise InputError(f"{path} is no file; it should be a tokenizer.json of the tokenizers library")
     try:
-        return Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception for every fault in the file
         raise InputError(
             f"{path} is no tokenizer ({error}); it should be a tokenizer.json of the tokenizers library"
         ) from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def history_bins(xyz: np.ndarray, config: HistoryTokenizerConfig) -> np.ndarray:

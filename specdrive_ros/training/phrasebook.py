@@ -20,7 +20,7 @@ def read_lines(path: Path) -> list[str]:
         raise InputError(f"{path}: cannot be read as UTF-8 text ({error}); one chain of causation a line") from None
     lines = [line for line in lines if line]
     if not lines:
-        raise InputError(f"{path}: has no sentence; one chain of causation a line is right")
+        raise InputError(f"{path}: has no sentence; must have one chain of causation a line")
     return lines
 
 

@@ -21,10 +21,10 @@ def test_wrong_numbers_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     ("wrong", "says"),
     [
         ([], "no driving scenes"),
-        (["--block", "1"], "--block 1: at least 2 is right"),
+        (["--block", "1"], "--block 1: must be at least 2"),
         (["--learning-rate", "-1"], "learning rate -1: should be above 0"),
-        (["--threads", "0"], "--threads 0: 1 or more is right"),
-        (["--seed", "-5"], "--seed -5: 0 or more is right"),
+        (["--threads", "0"], "--threads 0: must be 1 or more"),
+        (["--seed", "-5"], "--seed -5: must be 0 or more"),
     ],
 )
 def test_a_draft_that_cannot_be_trained_leaves_no_run_behind(tmp_path, capsys, wrong, says):

@@ -159,6 +159,16 @@ def test_a_broken_member_leaves_the_others_words(caplog):
     assert [record.message for record in caplog.records] == ["draft broken: no proposal (ZeroDivisionError: oh)"]
 
 
+@pytest.mark.parametrize("token", [-1, 10, 2**40])
+def test_a_member_outside_of_the_vocabulary_leaves_the_others_words(token, caplog):
+    company = Company([Fixed("broken", [5, token]), Fixed("a", [5, 9])], FLAT, vocabulary=10)
+    for _ in range(2):
+        tree = company.propose(context(), 5)
+        assert tree.tokens.tolist() == [5, 9] and tree.proposers == ("a", "a")
+    said = "draft broken: no proposal (ValueError: proposed a token outside of the vocabulary of 10)"
+    assert [record.message for record in caplog.records] == [said]
+
+
 def test_agreeing_follows_one_path():
     tree = TokenTree(np.array([1, 2, 3, 4]), np.array([-1, -1, 1, 0]), np.zeros(4))
     assert agreeing(tree, [2, 3, 9]) == 2 and agreeing(tree, [1, 3]) == 1 and agreeing(tree, [9]) == 0

@@ -217,10 +217,10 @@ def test_a_sole_image_topic_is_the_sole_camera_whatever_its_name(write_bag, driv
 
 @pytest.mark.parametrize("cameras, given, odometry, pattern", [
     (("front",), {"/nope": "front"}, None, "no topic /nope; it has"),
-    (("front",), {"/odom": "front"}, None, "/odom is nav_msgs/msg/Odometry; sensor_msgs/msg/CompressedImage"),
+    (("front",), {"/odom": "front"}, None, "/odom is nav_msgs/msg/Odometry; must be sensor_msgs/msg/CompressedImage"),
     (("front",), {"/camera/a/image": "rear"}, None, "the model's cameras are front"),
     (("front",), {}, None, "not clear which topic is camera front; give --camera TOPIC=front; .*: /camera/a"),
-    (("a",), {}, "/camera/a/image", "is sensor_msgs/msg/Image; nav_msgs/msg/Odometry is right"),
+    (("a",), {}, "/camera/a/image", "is sensor_msgs/msg/Image; must be nav_msgs/msg/Odometry"),
     (("a",), {}, None, "more than one odometry; give --odometry TOPIC; odometry: /odom .*, /odom2 "),
 ])
 def test_unclear_or_wrong_topics_say_what_there_is(write_bag, drive, ros, cameras, given, odometry, pattern):
@@ -282,14 +282,14 @@ def test_a_bad_bag_stops_before_a_model_is_loaded(tmp_path):
 
 
 def test_a_device_is_no_bag():
-    with pytest.raises(InputError, match="bag /dev/null: neither a file nor a folder; a rosbag2 folder, .mcap or"):
+    with pytest.raises(InputError, match="bag /dev/null: neither a file nor a folder; must be a rosbag2 folder, .mcap or"):
         find_files(Path("/dev/null"), {}, [])
 
 
 @pytest.mark.parametrize("words", [
     ("--every", "0"), ("--every", "nan"), ("--seconds", "-1"), ("--max-frame-age", "-1"), ("--seed", "-1")])
 def test_wrong_options_are_refused(tmp_path, words):
-    with pytest.raises(InputError, match="is right"):
+    with pytest.raises(InputError, match="must be"):
         replay_all(arguments(tmp_path, *words), SpeedKeeper)
 
 

@@ -104,7 +104,7 @@ def test_vehicle_info_is_the_car_s_and_a_rear_axle_that_is_given_wins(real_launc
 def test_autoware_gets_its_names_by_arguments_and_no_controller(real_launch):
     nodes = nodes_of(
         real_launch, "planner", controller="false", autoware_output="true", images="/camera0/image_raw",
-        odometry="/localization/kinematic_state", autoware_trajectory="/planning/trajectory",
+        odometry="/localization/kinematic_state", autoware_trajectory="/planning/trajectory", wheelbase_m="2.79",
     )
     mapped = remaps(nodes["planner"])
     assert mapped["~/input/rgb_front/image"] == "/camera0/image_raw"
@@ -112,6 +112,8 @@ def test_autoware_gets_its_names_by_arguments_and_no_controller(real_launch):
     assert mapped["~/output/autoware"] == "/planning/trajectory" and set(nodes) == {"planner"}
     with pytest.raises(ValueError, match="as many of each"):
         nodes_of(real_launch, "planner", images="/one,/two")
+    with pytest.raises(ValueError, match="wheelbase_m:=long; should be a number"):
+        nodes_of(real_launch, "planner", wheelbase_m="long")
 
 
 def test_replay_wants_a_bag_and_as_many_topics_as_cameras(real_launch):

@@ -228,10 +228,12 @@ PLANNER_TOPIC = "/planner/input/vehicle_info"
 
 def test_a_planner_shifts_to_the_rear_axle_it_is_told_of_and_mixes_no_two_pasts(graph, capfd):
     assert abs(AXLE_Y_M - MIDDLE_Y_M) > 0.2
-    world, node, planner, past = circling(graph)
+    world, node, planner, past = circling(graph, "wheelbase_m:=3.1")
     assert drives_with(graph, world, past, MIDDLE_Y_M)
+    assert node._outputs._car().wheelbase_m == 3.1
     Teller(graph, PLANNER_TOPIC).tell(frame="hero")
     assert drives_with(graph, world, past, AXLE_Y_M)
+    assert node._outputs._car().wheelbase_m == pytest.approx(OTHER.wheelbase_m), "for Autoware's wheel angle"
     assert {min((AXLE_Y_M, MIDDLE_Y_M), key=lambda each: abs(each - y)) for y in past()} == {AXLE_Y_M, MIDDLE_Y_M}
     assert all(min(abs(AXLE_Y_M - y), abs(MIDDLE_Y_M - y)) < 0.02 for y in past()), "the past began anew"
     assert "rear axle at -1.40 m" in capfd.readouterr().err

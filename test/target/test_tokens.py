@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -97,10 +99,84 @@ def test_the_backbone_tokenizer_serves_where_the_release_ships_none(golden, conf
         find_tokenizer(tmp_path, tmp_path)
 
 
-def test_a_damaged_tokenizer_is_one_line(tmp_path):
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="is no tokenizer"):
-        read_tokenizer(tmp_path / "tokenizer.json")
+NO_TOKENIZERS = {
+    "empty": b"",
+    "object": b"{}",
+    "another kind": b'{"architectures": ["Qwen3VL"], "version": 3}',
+    "list": b"[]",
+    "list of tokens": b'["a", "b"]',
+    "null": b"null",
+    "number": b"3",
+    "text": b'"Slow down"',
+    "no JSON": b"Slow down because",
+    "binary": bytes(range(256)) * 8,
+    "zeros": bytes(100),
+    "deep": b"[" * 100_000,
+    "negative id": b'{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": -1}}}',
+}
+
+
+@pytest.fixture
+def checkpoint(golden, tmp_path):
+    """The configs of the reference checkpoint and its backbone without tokenizers."""
+    for folder in ("checkpoint", "backbone"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(golden / folder / "config.json", tmp_path / folder)
+    return tmp_path / "checkpoint"
+
+
+def refusal(checkpoint) -> str:
+    """What loading it raises: one line that names the file."""
+    with pytest.raises(InputError) as caught:
+        TargetTokenizer.load(checkpoint)
+    assert str(checkpoint / "tokenizer.json") in str(caught.value) and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", NO_TOKENIZERS)
+def test_what_is_no_tokenizer_is_one_line_even_where_the_backbone_has_one(kind, golden, checkpoint):
+    shutil.copy(golden / "backbone" / "tokenizer.json", checkpoint.parent / "backbone")
+    (checkpoint / "tokenizer.json").write_bytes(NO_TOKENIZERS[kind])
+    assert "tokenizer.json is no tokenizer (" in refusal(checkpoint)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("nowhere", path)])
+def test_what_is_no_file_is_not_passed_over(make, golden, checkpoint):
+    shutil.copy(golden / "backbone" / "tokenizer.json", checkpoint.parent / "backbone")
+    make(checkpoint / "tokenizer.json")
+    assert "tokenizer.json is no file" in refusal(checkpoint)
+
+
+def test_no_tokenizer_at_all(checkpoint):
+    with pytest.raises(InputError, match=f"no tokenizer.json in {checkpoint} nor in .*backbone"):
+        TargetTokenizer.load(checkpoint)
+
+
+def rewritten(golden, checkpoint, change) -> None:
+    """The reference's tokenizer.json, its content changed by a function."""
+    content = json.loads((golden / "checkpoint" / "tokenizer.json").read_text(encoding="utf-8"))
+    change(content)
+    (checkpoint / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_a_tokenizer_of_another_model(golden, checkpoint):
+    rewritten(golden, checkpoint, lambda content: content.update(added_tokens=[]))
+    assert "tokenizer has no '<|endoftext|>'" in refusal(checkpoint)
+
+
+def test_an_id_that_the_target_has_no_embedding_for(golden, checkpoint):
+    rewritten(golden, checkpoint, lambda content: content["model"]["vocab"].update({"!": 2**31}))
+    assert f"ids up to {2**31}, config.json has vocab_size 4454" in refusal(checkpoint)
+
+
+def test_texts_are_whole_whatever_the_file_says_of_their_length(golden, checkpoint, tokenizer):
+    """Truncation with such a stride would end the process from inside the library."""
+    short = {"max_length": 3, "stride": 5, "strategy": "LongestFirst", "direction": "Right"}
+    wide = {"strategy": {"Fixed": 99}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+            "pad_type_id": 0, "pad_token": "!"}  # fmt: skip
+    rewritten(golden, checkpoint, lambda content: content.update(truncation=short, padding=wide))
+    text = "Slow down because the lead vehicle is braking."
+    assert TargetTokenizer.load(checkpoint).encode(text) == tokenizer.encode(text)
 
 
 def test_loading_by_folder_reads_its_config(golden):
