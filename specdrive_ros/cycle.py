@@ -173,11 +173,16 @@ class Planner:
                    has logits and taps.
         """
         with _timed(stage_ms, "vision"):
-            frames = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
+            frames = self.look(observation)
         with _timed(stage_ms, "prefill"):
-            state = self.prefill.run(frames, observation.history.xyz, self._room, carried, **asked)
+            return self.prefill.run(frames, observation.history.xyz, self._room, carried, **asked)
+
+    def look(self, observation: Observation) -> list[EncodedFrame]:
+        """Encodes the new frames of an observation, so that the next one finds those that it shares. Returns all of its
+        frames. Raises `InputError` when a camera is missing."""
+        frames = self.encoder.encode(observation.frames, observation.frame_stamps_ns)
         self._shared = frames[1 : len(observation.frames[self.cameras[0]])], len(frames)
-        return state
+        return frames
 
     def prefill_ahead(self) -> bool:
         """Takes what the next observation will share with the latest one through the target, which saves that one the

@@ -15,6 +15,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="of the networks (default %(default)s)")
     parser.add_argument("--draft", default="none", metavar="D", help="none, or drafts as a+b (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="how long (default %(default)s)")
+    parser.add_argument("--noise", action="store_true",
+                        help="noise as images instead of a drive: the worst case for drafts")
     parser.add_argument("--faults", action="store_true", help="spoil cameras, odometry and clock, one after the other")
     parser.add_argument("--log", type=Path, default=Path("out/bench_node"), metavar="DIR",
                         help="folder for what the planner says (default %(default)s)")
@@ -46,6 +48,7 @@ def document(args: Namespace) -> dict:
             log_dir=args.log,
             runtime=args.runtime,
             draft=args.draft,
+            noise=args.noise,
             cameras=cameras,
             on_second=lambda second: bar.advance(),
         )

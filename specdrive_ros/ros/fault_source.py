@@ -1,10 +1,11 @@
 """A car's cameras and odometry, faulty on request: what a planner has to survive.
 
-The car drives straight on at constant speed in real time; images are noise with a pattern from the stamp, so that no
-two are the same. `faults` is a set of names from FAULTS and can be changed at any time. Used by the fault tests and by
-`specdrive bench node`.
+The car drives a recorded drive over and over in real time, or straight on at constant speed with noise as images.
+`faults` is a set of names from FAULTS and can be changed at any time. Used by the fault tests and by `specdrive bench
+node`.
 """
 
+import math
 import time
 from array import array
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from sensor_msgs.msg import Image
 from specdrive_ros.ros import qos
 from specdrive_ros.ros.conversions import header
 from specdrive_ros.shapes import NANOSECONDS, PICTURE_SIZE
+from specdrive_ros.sim.recorded_drive import Motion, RecordedDrive
 
 ODOMETRY_S = 0.05
 SAMPLES_PER_FRAME = 2
@@ -48,6 +50,7 @@ class FaultSource(Node):
     """Publishes `image` per camera topic and odometry on `odometry`.
 
     images:  topics of the cameras; size: rows and columns of the images.
+    drive:   what the cameras show, all the same, and how the car moves; None: noise, straight on at constant speed.
     sent_ns: stamp -> steady time at which the first camera's image with that stamp was sent, for the last minute.
     slow_motion: a message that is sent late is stamped as if it were on time, so that a machine too busy for real time
                  sees a slower car, and not one whose messages have gaps.
@@ -59,13 +62,14 @@ class FaultSource(Node):
         odometry: str,
         *,
         size: tuple[int, int] = PICTURE_SIZE,
+        drive: RecordedDrive | None = None,
         slow_motion: bool = False,
         **node_arguments,
     ):
         super().__init__("fault_source", **node_arguments)
         self.faults: set[str] = set()
         self.sent_ns: dict[int, int] = {}
-        self._size, self._random = size, np.random.default_rng(0)
+        self._size, self._drive, self._random = size, drive, np.random.default_rng(0)
         self._slow_motion = slow_motion
         self._began_ns, self._began_wall_ns, self._back_ns = time.monotonic_ns(), time.time_ns(), 0
         self._frames = self._samples = 0
@@ -106,6 +110,12 @@ class FaultSource(Node):
     def _noise(self, size: tuple[int, int]) -> np.ndarray:
         return self._random.integers(0, 255, (*size, 3), np.uint8)
 
+    def _shown(self, size: tuple[int, int]) -> np.ndarray:
+        """What the cameras see now; noise in any size but the recorded one."""
+        if self._drive is None or self._drive.pictures.shape[1:3] != size:
+            return self._noise(size)
+        return self._drive.picture(self._passed_ns() / NANOSECONDS)
+
     def _send_pictures(self) -> None:
         self._frames += 1
         if "camera_silent" in self.faults or ("camera_slow" in self.faults and self._frames % 10):
@@ -124,7 +134,7 @@ class FaultSource(Node):
         if "camera_size" in self.faults:
             size = (size[0] + 32 * (self._frames % 2), size[1])
         if "camera_frozen" not in self.faults or self._picture.shape[:2] != size:
-            self._picture = self._noise(size)
+            self._picture = self._shown(size)
         rows, columns = size
         data = self._picture.tobytes()
         if "camera_corrupt" in self.faults:
@@ -161,14 +171,15 @@ class FaultSource(Node):
 
     def _sample(self, stamp_ns: int) -> Odometry:
         message = Odometry(header=header(stamp_ns, "map"), child_frame_id="base_link")
-        pose = message.pose.pose
-        pose.position.x = SPEED_MPS * self._passed_ns() / NANOSECONDS
-        pose.orientation.w = 1.0
-        message.twist.twist.linear.x = SPEED_MPS
+        pose, passed_s = message.pose.pose, self._passed_ns() / NANOSECONDS
+        at = self._drive.motion(passed_s) if self._drive else Motion(SPEED_MPS * passed_s, 0.0, 0.0, SPEED_MPS)
+        pose.position.x, pose.position.y = at.x, at.y
+        pose.orientation.z, pose.orientation.w = math.sin(at.yaw / 2), math.cos(at.yaw / 2)
+        message.twist.twist.linear.x = at.speed_mps
         if "odometry_nan" in self.faults:
             pose.position.x = float("nan")
         if "odometry_zero_quaternion" in self.faults:
-            pose.orientation.w = 0.0
+            pose.orientation.z = pose.orientation.w = 0.0
         if "odometry_jump" in self.faults and self._samples % 20 == 0:
-            pose.position.y = 500.0
+            pose.position.y += 500.0
         return message

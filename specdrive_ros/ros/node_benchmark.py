@@ -30,12 +30,14 @@ from specdrive_ros.ros.conversions import nanoseconds, stages_ms
 from specdrive_ros.ros.domain import DDS_PROFILE, dds_environment, own_domain
 from specdrive_ros.ros.fault_source import FAULTS, FaultSource
 from specdrive_ros.ros.process_graph import Child, NodeProcess, end_all
+from specdrive_ros.sim.recorded_drive import record_drive
 
 FAULT_S = 5.0
 WARM_UP_S = 10.0
 READY_S = 120.0
 LOOK_S = 1.0
 SPIN_S = 0.05
+DRIVEN_SEED, SHOWN_CAMERA, LAP_S = 0, "rgb_front", 16.0
 KEPT_STAMPS = 600  # a minute
 WORK = ("wait", "decode", "vision", "prefill", "draft", "verify", "action", "check")
 SOURCES = {Trajectory.PLANNED: "planned", Trajectory.REPUBLISHED: "republished", Trajectory.STOP: "stop"}
@@ -108,11 +110,16 @@ def measure_node(
     log_dir: Path,
     runtime: str = "onnxruntime",
     draft: str = "none",
+    noise: bool = False,
     cameras: Sequence[str] = ("rgb_front",),
     module: str = "planner_node",
     on_second: Callable[[int], None] = lambda second: None,
 ) -> dict:
-    """The document of `bench node --json`. Raises WorkFailed if the planner dies or does not get ready."""
+    """The document of `bench node --json`. Raises WorkFailed if the planner dies or does not get ready.
+
+    noise: as images, instead of a drive: the worst case for drafts, as no sentence is like the one before.
+    """
+    drive = None if noise else record_drive("cruise", DRIVEN_SEED, SHOWN_CAMERA, LAP_S)
     with ExitStack() as stack:
         domain = stack.enter_context(own_domain())
         environment = os.environ | dds_environment(domain, data_file(DDS_PROFILE))
@@ -121,7 +128,9 @@ def measure_node(
         context.init(args=[], domain_id=domain)
         stack.callback(context.try_shutdown)
         topics = [f"/planner/input/{camera}/image" for camera in cameras]
-        source = FaultSource(topics, "/planner/input/odometry", context=context, use_global_arguments=False)
+        source = FaultSource(
+            topics, "/planner/input/odometry", drive=drive, context=context, use_global_arguments=False
+        )
         listener = Listener(context, source)
         executor = SingleThreadedExecutor(context=context)
         for node in (source, listener.node):
@@ -139,7 +148,8 @@ def measure_node(
         _spin_for(executor, child, WARM_UP_S)
         listener.forget()
         looks = _soak(executor, child, source, minutes * 60, faults, on_second)
-        return _document(model, listener.heard, looks, active_s, faults, _exit_s(executor, child))
+        document = _document(model, listener.heard, looks, active_s, faults, _exit_s(executor, child))
+        return document | {"images": "noise" if noise else "drive"}
 
 
 def _soak(executor, child: Child, source: FaultSource, seconds: float, faults: bool, on_second) -> list[Usage]:

@@ -2,6 +2,7 @@
 
     inbox -> perception -> decide -> outputs          a cycle
     the next image is awaited -> prefill ahead        what its prompt shares with the last one
+    an image waited too long -> left out              the next one finds the planner free
     nothing to plan on for too long -> stand-in       also a cycle, with its reason
     not ready at the deadline -> stand-in             from the deadline watch's thread, while this one keeps working
 
@@ -10,7 +11,9 @@ Does not know where messages come from or what a model is.
 
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Mapping
+from statistics import median
 from threading import Thread
 from typing import Protocol
 
@@ -32,6 +35,9 @@ from specdrive_ros.shapes import NANOSECONDS
 
 WATCH_AHEAD_MS = 4.0  # the watch acts this long before the deadline, plus the time that publishing takes
 GRACE_BEAT_S = 0.01  # how often an incomplete camera set is checked again
+TOO_LONG = 0.5  # periods that an image may wait for the planner
+KEEPS_PACE = 1.1  # periods that a cycle may take; waiting messages make it a little longer
+PACE_CYCLES = 9  # the last ones, whose median says whether the planner keeps pace
 
 
 class Host(Protocol):
@@ -69,6 +75,9 @@ class PlanningWorker:
         self._stand_in = StandIn()
         self._cycle_number = self._resets = 0
         self._closed = False
+        self._work_ns: deque[int] = deque(maxlen=PACE_CYCLES)
+        self._free_ns = time.monotonic_ns()  # since when there is nothing to do
+        self._left_out, self._left_out_last = 0, False
         self.retune(settings)
         self._next_beat_ns = time.monotonic_ns() + self._patience_ns
         self._held: tuple[Perceived, CycleStats] | None = None
@@ -121,7 +130,11 @@ class PlanningWorker:
         self._forget_after_reset()
         answer = self._perception.observation()
         if isinstance(answer, Perceived):
-            self._run_cycle(answer)  # however long it took: a plan that was just published needs no stand-in
+            if self._waited_too_long(answer):
+                self._leave_out(answer)
+            else:
+                self._run_cycle(answer)  # however long it took: a plan that was just published needs no stand-in
+            self._free_ns = time.monotonic_ns()
         elif isinstance(answer, DroppedCycle) or time.monotonic_ns() >= self._next_beat_ns:
             self._run_without(answer)
         else:
@@ -144,8 +157,23 @@ class PlanningWorker:
 
     # A cycle with an observation
 
+    def _waited_too_long(self, perceived: Perceived) -> bool:
+        """Whether this image waited so long for the planner that it would be planned on late, and so would the next,
+        and so on, although the planner keeps pace. Never twice in a row."""
+        if not self._policy.stands_in or self._left_out_last or len(self._work_ns) < PACE_CYCLES:
+            return False
+        keeps_pace = median(self._work_ns) < KEEPS_PACE * self._period_ns
+        return keeps_pace and self._free_ns - perceived.arrived_ns > TOO_LONG * self._period_ns
+
+    def _leave_out(self, perceived: Perceived) -> None:
+        """Plans nothing on this observation, but looks at it: the next one shares its frames."""
+        self._left_out, self._left_out_last = self._left_out + 1, True
+        if hasattr(self._planner, "look"):
+            self._guarded(lambda: self._planner.look(perceived.observation), "look")
+        self._prefill_ahead(perceived.arrived_ns + self._period_ns)
+
     def _run_cycle(self, perceived: Perceived) -> None:
-        begun_ns = time.monotonic_ns()
+        begun_ns, self._left_out_last = time.monotonic_ns(), False
         stats = self._statistics(perceived.newest_ns)
         deadline_ns = perceived.arrived_ns + round(self._settings["deadline_ms"] * NANOSECONDS_PER_MS)
         self._pace.begin(deadline_ns if self._policy.shortens else None)
@@ -162,6 +190,7 @@ class PlanningWorker:
         else:
             stages = self._publish(decision, perceived, stats, stages)
         self._note_budgets(stages)
+        self._work_ns.append(time.monotonic_ns() - begun_ns)
         self._end_cycle(self._patience_ns)
         self._prefill_ahead(perceived.arrived_ns + self._period_ns)
 
@@ -172,12 +201,16 @@ class PlanningWorker:
             return
         if time.monotonic_ns() >= due_ns and self._inbox.waiting(self._planner.cameras):
             return
+        self._guarded(self._planner.prefill_ahead, "prefill ahead")
+
+    def _guarded(self, act: Callable[[], object], name: str) -> None:
+        """What the planner does between cycles may fail without a cycle being lost; the next one begins anew."""
         try:
-            self._planner.prefill_ahead()
-        except Exception as error:  # the cycle is over and published; the next one begins its prompt anew
+            act()
+        except Exception as error:
             self._planner.forget()
             self._host.get_logger().warning(
-                f"prefill ahead failed: {type(error).__name__}: {error}", throttle_duration_sec=10.0
+                f"{name} failed: {type(error).__name__}: {error}", throttle_duration_sec=10.0
             )
 
     def _note_budgets(self, stages: Mapping[str, float]) -> None:
@@ -251,7 +284,7 @@ class PlanningWorker:
             deadline=duration_from_ms(self._settings["deadline_ms"]),
             input_names=list(newest_ns),
             input_ages=[duration(now_ns - stamp_ns) for stamp_ns in newest_ns.values()],
-            dropped_observations=self._perception.dropped,
+            dropped_observations=self._perception.dropped + self._left_out,
         )
 
     def _publish(

@@ -1,5 +1,6 @@
 """The node is never silent: late plans, missing pictures, lost odometry, and what it says of them."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -293,6 +294,7 @@ def test_no_prompt_is_begun_before_an_image_that_is_there_and_due(graph):
     assert drive_until(graph, world, lambda: len(planner.observations) > count)
     held = len(planner.begun_before)
     world.advance()  # arrives while the planner is held
+    assert graph.spin_until(lambda: node._inbox.waiting(planner.cameras))
     planner.gate.set()
     assert graph.spin_until(lambda: len(planner.begun_before) > held)
     assert planner.begun_before[held] == planner.begun_before[held - 1]
@@ -305,3 +307,53 @@ def test_no_prompt_is_begun_where_it_is_switched_off(graph):
     assert drive_until(graph, world, lambda: len(planner.observations) >= 4)
     assert planner.begun == 0
     node.close()
+
+
+def held_past_the_next_image(graph, world, planner, wait_s: float) -> int:
+    """Holds the planner until an image has waited for so long; returns that image's t0."""
+    planner.gate.clear()
+    count = len(planner.observations)
+    assert drive_until(graph, world, lambda: len(planner.observations) > count)
+    world.advance(5)  # one period on
+    waiting, until = world.now_ns, time.monotonic() + wait_s
+    assert graph.spin_until(lambda: time.monotonic() > until)
+    planner.gate.set()
+    return waiting
+
+
+def test_an_image_that_waited_too_long_is_left_out_but_looked_at(graph):
+    """Once: the next one is planned on, whatever it waited for."""
+    planner = Looks()
+    world, node = ahead_world(graph, planner, "cycle_hz:=2", "deadline_ms:=400")
+    assert drive_until(graph, world, lambda: len(planner.observations) > 9)
+    before = world.last("cycle_stats").dropped_observations
+    waiting = held_past_the_next_image(graph, world, planner, 0.4)
+    assert graph.spin_until(lambda: planner.looked)
+    assert planner.looked == [waiting]
+    planned = len(planner.observations)
+    assert drive_until(graph, world, lambda: len(planner.observations) > planned)
+    assert waiting not in {each.t0_ns for each in planner.observations}
+    assert drive_until(graph, world, lambda: world.last("cycle_stats").dropped_observations > before)
+    node.close()
+
+
+@pytest.mark.parametrize("policy, wait_s", [("shorten", 0.4), ("republish", 0.05)])
+def test_an_image_is_planned_on_if_it_waited_shortly_or_nothing_stands_in(graph, policy, wait_s):
+    planner = Looks()
+    world, node = ahead_world(graph, planner, "cycle_hz:=2", "deadline_ms:=400", f"deadline_policy:={policy}")
+    assert drive_until(graph, world, lambda: len(planner.observations) > 9)
+    waiting = held_past_the_next_image(graph, world, planner, wait_s)
+    assert graph.spin_until(lambda: waiting in {each.t0_ns for each in planner.observations})
+    assert not planner.looked
+    node.close()
+
+
+class Looks(Ahead):
+    """Notes what it only looked at."""
+
+    def __init__(self):
+        super().__init__()
+        self.looked = []
+
+    def look(self, observation):
+        self.looked.append(observation.t0_ns)
