@@ -95,7 +95,7 @@ class Planner:
         if max_new_tokens is not None:
             settings = replace(settings, max_new_tokens=max_new_tokens)
         networks = load_networks(settings.checkpoint, runtime, threads=threads)
-        if networks.flow_steps != settings.action_steps:
+        if settings.action_steps not in (None, networks.flow_steps):
             raise InputError(
                 f"{settings.checkpoint}: the action head has {networks.flow_steps} steps, the model's "
                 f"settings say {settings.action_steps}; export it again"

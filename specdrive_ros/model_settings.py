@@ -22,7 +22,7 @@ class ModelSettings:
     cameras:           names in the order of the prompt
     frames_per_camera: frames of each camera in the prompt, `frame_step_s` seconds apart
     max_new_tokens:    the longest reasoning, with the two tokens that close it
-    action_steps:      Euler steps of the action head
+    action_steps:      Euler steps of the action head; None: those of its graphs, ten as published where it has none
     action_noise:      spread of the noise they start from; 0 starts from its centre, whatever the seed
     draft:             default drafts, as `a+b`; those that the folder lacks are left out
     scenarios:         families of scenes it was trained in, which is what `--scenario all` drives; empty: every family
@@ -33,7 +33,7 @@ class ModelSettings:
     frames_per_camera: int = FRAMES_PER_CAMERA
     frame_step_s: float = FRAME_STEP_S
     max_new_tokens: int = 64
-    action_steps: int = 10
+    action_steps: int | None = None
     action_noise: float = 1.0
     draft: str = "none"
     scenarios: tuple[str, ...] = ()
@@ -45,7 +45,9 @@ class ModelSettings:
             "frames_per_camera": (self.frames_per_camera == FRAMES_PER_CAMERA, FRAMES_PER_CAMERA),
             "frame_step_s": (self.frame_step_s == FRAME_STEP_S, FRAME_STEP_S),
             "max_new_tokens": (is_count(self.max_new_tokens, 2), "a whole number of at least 2"),
-            "action_steps": (is_count(self.action_steps), "a whole number of at least 1"),
+            "action_steps": (
+                self.action_steps is None or is_count(self.action_steps), "a whole number of at least 1"
+            ),
             "action_noise": (is_number(self.action_noise) and 0 <= self.action_noise <= 1, "a number from 0 to 1"),
             "draft": (isinstance(self.draft, str) and self.draft != "", "none or names joined by +"),
             "scenarios": (_different_names(self.scenarios), names),

@@ -19,6 +19,8 @@ FRAMES_PER_CAMERA = 4
 FRAME_STEP_S = 0.1
 PICTURE_SIZE = 160, 256  # rows by columns of mini's cameras; other models take what their limits say
 
+FLOW_STEPS = 10  # of the published action head: Euler steps from noise (flow time 0) to action (flow time 1)
+
 ACCELERATION, CURVATURE = 0, 1  # columns of an action: m/s², 1/m
 
 NANOSECONDS = 1_000_000_000

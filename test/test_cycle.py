@@ -13,7 +13,7 @@ from specdrive_ros.draft.phrasebook import FILE
 from specdrive_ros.draft.registry import NETWORKS, draft_path
 from specdrive_ros.draft.target_identity import fingerprint_of
 from specdrive_ros.errors import InputError
-from specdrive_ros.model_settings import ModelSettings
+from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.safety.plan_checks import PlanLimits
@@ -129,6 +129,15 @@ def test_load_by_folder(exported):
     same = Planner.load(exported, threads=1, seed=3).noise
     np.testing.assert_array_equal(planner.noise, same)
     assert not np.array_equal(Planner.load(exported, threads=1, seed=4).noise, same)
+
+
+@pytest.mark.parametrize("runtime", ["torch", "onnxruntime"])
+def test_a_folder_without_settings_has_the_steps_of_its_graphs(tmp_path, runtime):
+    """A copy of mini, whose four steps are in the settings that its name finds and in its graphs."""
+    folder = shutil.copytree(find_model("mini").checkpoint, tmp_path / "copy")
+    planner = Planner.load(folder, runtime=runtime, threads=1)
+    assert planner.networks.flow_steps == 4 and planner.settings.action_steps is None
+    assert Planner.load("mini", runtime=runtime, threads=1).networks.flow_steps == 4
 
 
 def test_settings_that_do_not_fit_the_graphs(exported, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from specdrive_ros.budget.yaml_file import find_file, parse
+from specdrive_ros.engine.graph_file import exported_flow_steps
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings, find_model
 from specdrive_ros.target.config import TargetConfig
@@ -139,7 +140,7 @@ def shape_of(settings: ModelSettings, reasoning: int = 20) -> ModelShape:
         ),
         expert=ExpertShape(
             expert.hidden_size, expert.intermediate_size, expert.num_attention_heads,
-            config.action_space.n_waypoints, settings.action_steps,
+            config.action_space.n_waypoints, settings.action_steps or exported_flow_steps(settings.checkpoint),
         ),
         cycle=CycleShape(
             len(settings.cameras), settings.frames_per_camera, patches, prompt, reasoning,

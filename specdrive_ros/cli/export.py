@@ -75,9 +75,22 @@ def _export_target(args: Namespace) -> list["Comparison"]:
     settings = find_model(args.model)
     taps = tuple(args.tap_layers) if args.tap_layers else None
     return export_checkpoint(
-        settings.checkpoint, args.folder, tap_layers=taps, flow_steps=settings.action_steps, on_graph=_say,
+        settings.checkpoint, args.folder, tap_layers=taps, on_graph=_say,
+        flow_steps=settings.action_steps or steps_before(settings.checkpoint),
         comparing=_enough_memory(settings.checkpoint) if args.compare is None else args.compare,
     )  # fmt: skip
+
+
+def steps_before(checkpoint: Path) -> int:
+    """Steps of the action head that was exported before, as published if there is none or it is broken."""
+    from specdrive_ros.engine.graph_file import exported_flow_steps
+    from specdrive_ros.errors import InputError
+    from specdrive_ros.shapes import FLOW_STEPS
+
+    try:
+        return exported_flow_steps(checkpoint)
+    except InputError:  # it is about to be replaced
+        return FLOW_STEPS
 
 
 def _enough_memory(checkpoint: Path) -> bool:

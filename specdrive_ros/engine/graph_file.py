@@ -9,6 +9,7 @@ from pathlib import Path
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.bindings import GraphRecord
 from specdrive_ros.runtime.weights_file import sha256
+from specdrive_ros.shapes import FLOW_STEPS
 
 _METADATA_PROPS, _KEY, _VALUE = 14, 1, 2  # field numbers of ModelProto and of StringStringEntryProto
 _GRAPH, _INITIALIZER, _EXTERNAL_DATA = 7, 5, 13  # of ModelProto, GraphProto and TensorProto
@@ -39,6 +40,20 @@ def graph_identity_parts(path: Path, remedy: str) -> tuple[GraphRecord, str, dic
 def read_record(path: Path, remedy: str) -> GraphRecord:
     """Raises `InputError` naming `remedy` for a file that is missing, not a graph, or not exported by this version."""
     return _record(_content(path, remedy), path, remedy)
+
+
+def exported_record(folder: Path, name: str) -> GraphRecord | None:
+    """The record of one of a checkpoint's graphs; None if it has none. Raises `InputError` as `read_record` does."""
+    path = folder / f"{name}.onnx"
+    if not path.is_file():
+        return None
+    return read_record(path, f"export it again: ./specdrive export {folder} {folder}")
+
+
+def exported_flow_steps(folder: Path) -> int:
+    """Euler steps of a checkpoint's action head: those of its graph, as published where it has none."""
+    record = exported_record(folder, "action_step")
+    return FLOW_STEPS if record is None else record.flow_steps
 
 
 def _content(path: Path, remedy: str) -> bytes:

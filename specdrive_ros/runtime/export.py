@@ -41,9 +41,10 @@ from specdrive_ros.runtime.onnx_networks import OnnxNetworks
 from specdrive_ros.runtime.stored_weights import KEPT_INSIDE, StoredWeights, keeps
 from specdrive_ros.runtime.torch_networks import TorchNetworks
 from specdrive_ros.runtime.weights_file import sha256, tensor_places, weights_files
+from specdrive_ros.shapes import FLOW_STEPS
 from specdrive_ros.target.checkpoint import load_target, outline_target
 from specdrive_ros.target.config import TargetConfig
-from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
+from specdrive_ros.target.network import AlpamayoTarget
 from specdrive_ros.target.rope import text_positions
 
 OPSET = 20  # the first with Gelu; every engine's parser supports it

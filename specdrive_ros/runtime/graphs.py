@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
+from specdrive_ros.shapes import FLOW_STEPS
+from specdrive_ros.target.network import AlpamayoTarget
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

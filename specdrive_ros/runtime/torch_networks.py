@@ -1,6 +1,7 @@
 """The PyTorch runtime: the same graphs, run eagerly. The reference that other runtimes are compared with.
 
-Needs no exported graphs. If a folder has them, drafts get the hidden states that `export --tap-layers` chose.
+Needs no exported graphs. If a folder has them, their settings hold here, too: the hidden states that `export
+--tap-layers` chose for drafts, and the steps of the action head.
 """
 
 from pathlib import Path
@@ -9,11 +10,12 @@ import numpy as np
 import torch
 
 from specdrive_ros.draft.taps import eagle3_taps
-from specdrive_ros.engine.graph_file import read_record
+from specdrive_ros.engine.graph_file import exported_flow_steps, exported_record
 from specdrive_ros.runtime.graphs import ActionStep, DecoderLayer, TextGraph, VisionGraph
 from specdrive_ros.runtime.host import GraphNetworks
+from specdrive_ros.shapes import FLOW_STEPS
 from specdrive_ros.target.checkpoint import load_target
-from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget
+from specdrive_ros.target.network import AlpamayoTarget
 
 
 class TorchNetworks(GraphNetworks):
@@ -38,10 +40,11 @@ class TorchNetworks(GraphNetworks):
 
     @classmethod
     def load(cls, folder: str | Path, *, threads: int) -> "TorchNetworks":
-        """Loads a checkpoint folder. `threads` applies to the whole process. Raises `InputError` if a text graph in
-        the folder does not name its taps."""
+        """Loads a checkpoint folder. `threads` applies to the whole process. Raises `InputError` if a graph in the
+        folder does not say what it is."""
         torch.set_num_threads(threads)
-        return cls(load_target(folder), exported_taps(Path(folder)))
+        text = exported_record(Path(folder), "text")
+        return cls(load_target(folder), text and text.tap_layers, exported_flow_steps(Path(folder)))
 
     def embed(self, token_ids: np.ndarray) -> np.ndarray:
         return self._embedding[token_ids]
@@ -64,11 +67,3 @@ class TorchNetworks(GraphNetworks):
         inputs = map(torch.from_numpy, (noise, time, cos, sin))
         keys, values = map(torch.from_numpy, past)
         return self.action_step(*inputs, list(keys), list(values)).numpy()
-
-
-def exported_taps(folder: Path) -> tuple[int, ...] | None:
-    """The tap layers of the folder's text graph, None if it has no graph: one choice for every runtime."""
-    graph = folder / "text.onnx"
-    if not graph.is_file():
-        return None
-    return read_record(graph, f"export it again: ./specdrive export {folder} {folder}").tap_layers

@@ -22,10 +22,10 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import (
     apply_rotary_pos_emb_vision,
 )
 
+from specdrive_ros.shapes import FLOW_STEPS
 from specdrive_ros.target.config import ActionInputConfig, ActionSpaceConfig, TargetConfig
 from specdrive_ros.target.rope import position_grid_weights, vision_rotary_tables
 
-FLOW_STEPS = 10  # Euler steps from noise (flow time 0) to action (flow time 1)
 KeyValues = list[tuple[Tensor, Tensor]]  # per layer: keys and values [B, H, S, D], after rotary embedding
 
 

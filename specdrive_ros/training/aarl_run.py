@@ -16,6 +16,7 @@ from specdrive_ros.draft.checkpoint import load_draft_network, save_draft
 from specdrive_ros.draft.config import DFlashConfig
 from specdrive_ros.draft.layout import read_draft_config
 from specdrive_ros.draft.target_identity import check_fingerprint
+from specdrive_ros.engine.graph_file import exported_flow_steps
 from specdrive_ros.errors import InputError
 from specdrive_ros.model_settings import ModelSettings
 from specdrive_ros.target.checkpoint import load_target
@@ -112,7 +113,8 @@ class AarlRun:
         noise *= np.float32(self.model.action_noise)
         chosen = chosen_samples(len(samples), len(states))
         self._check_samples(states, samples, chosen)
-        return FlowTrajectories(self.network, samples, frames, chosen, noise, steps=self.model.action_steps)
+        steps = self.model.action_steps or exported_flow_steps(self.model.checkpoint)
+        return FlowTrajectories(self.network, samples, frames, chosen, noise, steps=steps)
 
     @property
     def run_folder(self) -> Path:

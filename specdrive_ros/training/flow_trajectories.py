@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from specdrive_ros.target.network import FLOW_STEPS, AlpamayoTarget, KeyValues
+from specdrive_ros.shapes import FLOW_STEPS
+from specdrive_ros.target.network import AlpamayoTarget, KeyValues
 from specdrive_ros.target.unicycle import action_to_trajectory
 from specdrive_ros.training.aarl_reward import Request
 from specdrive_ros.training.frame_features import FrameFeatures

@@ -8,7 +8,9 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the train extra")
 pytest.importorskip("onnxscript", reason="needs the train extra")
 
+from specdrive_ros.cli.export import steps_before  # noqa: E402
 from specdrive_ros.errors import InputError, WorkFailed  # noqa: E402
+from specdrive_ros.model_settings import find_model  # noqa: E402
 from specdrive_ros.runtime import export  # noqa: E402
 from specdrive_ros.runtime.bindings import GRAPHS  # noqa: E402
 from specdrive_ros.runtime.weights_file import tensor_places  # noqa: E402
@@ -82,3 +84,13 @@ def test_work_fails_over_the_tolerance(tmp_path, monkeypatch, exported):
 def test_tap_layers_out_of_range(tmp_path, taps):
     with pytest.raises(InputError, match="each must be 0 … 4"):
         export.export_checkpoint(GOLDEN / "checkpoint", tmp_path / "out", tap_layers=taps)
+
+
+def test_a_model_without_settings_is_exported_with_the_steps_it_had(exported, tmp_path):
+    """Ten as published where it had none, or where what it had is broken and about to be replaced."""
+    for name, content, expected in (("none", None, 10), ("broken", b"no graph", 10)):
+        (tmp_path / name).mkdir()
+        if content:
+            (tmp_path / name / "action_step.onnx").write_bytes(content)
+        assert steps_before(tmp_path / name) == expected
+    assert steps_before(exported) == 10 and steps_before(find_model("mini").checkpoint) == 4
