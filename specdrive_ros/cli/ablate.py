@@ -105,7 +105,8 @@ def ablated(args: Namespace, out: Path) -> dict:
     cells = choose_cells(all_cells(args.seeds, args.kinds), args.rows)
     planner = Planner.load(args.model, runtime=args.runtime, threads=args.threads)
     question = Question(tuple(sorted(set(args.blocks))), args.prompts, args.plans, args.traced, args.seed, args.threads)
-    document = Ablation(making(args), planner, cells, question).run() | {"command": command(args)}
+    document = Ablation(making(args), planner, cells, question).run()
+    document |= {"model": args.model, "command": command(args)}  # as it was asked for, not where it lies here
     (out / DOCUMENT).write_text(json_text(document), encoding="utf-8")
     write_page(out / REPORT, ablation_html(document))
     (out / FIGURES).mkdir(exist_ok=True)
