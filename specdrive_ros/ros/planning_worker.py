@@ -168,6 +168,8 @@ class PlanningWorker:
     def _leave_out(self, perceived: Perceived) -> None:
         """Plans nothing on this observation, but looks at it: the next one shares its frames."""
         self._left_out, self._left_out_last = self._left_out + 1, True
+        waited_ms = (self._free_ns - perceived.arrived_ns) / NANOSECONDS_PER_MS
+        self._health.note_refusal("IMAGE_WAITED", f"its image waited {waited_ms:.0f} ms for the planner: left out")
         if hasattr(self._planner, "look"):
             self._guarded(lambda: self._planner.look(perceived.observation), "look")
         self._prefill_ahead(perceived.arrived_ns + self._period_ns)

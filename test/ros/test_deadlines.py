@@ -330,6 +330,7 @@ def test_an_image_that_waited_too_long_is_left_out_but_looked_at(graph):
     waiting = held_past_the_next_image(graph, world, planner, 0.4)
     assert graph.spin_until(lambda: planner.looked)
     assert planner.looked == [waiting]
+    assert graph.spin_until(lambda: any("ms for the planner: left out" in each.message for each in world.said("cycle")))
     planned = len(planner.observations)
     assert drive_until(graph, world, lambda: len(planner.observations) > planned)
     assert waiting not in {each.t0_ns for each in planner.observations}
