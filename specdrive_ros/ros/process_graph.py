@@ -230,20 +230,20 @@ class ProcessGraph:
     def _ask(self, kind: type, service: str, deadline_s: float):
         """The answer of a service whose request may safely be made twice.
 
-        It may be repeated because a server that has not discovered the client yet sends its answer to nobody.
+        It may be repeated because a server that has not discovered the client yet sends its answer to nobody. Each
+        time it is a new client, hence discovered anew: a server that has missed one's endpoints goes on missing them.
         """
-        client = self._node.create_client(kind, service)
-        try:
-            self._spin(client.service_is_ready, deadline_s - time.monotonic(), service)
-            while True:
+        while True:
+            client = self._node.create_client(kind, service)
+            try:
+                self._spin(client.service_is_ready, deadline_s - time.monotonic(), service)
                 future = client.call_async(kind.Request())
                 if self._spin_for(future.done, ANSWER_S):
                     return future.result()
-                client.remove_pending_request(future)
-                if time.monotonic() > deadline_s:
-                    raise WorkFailed(f"{service} does not answer; see {self.log_dir}")
-        finally:
-            self._node.destroy_client(client)
+            finally:
+                self._node.destroy_client(client)
+            if time.monotonic() > deadline_s:
+                raise WorkFailed(f"{service} does not answer; see {self.log_dir}")
 
     def _spin(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
         if not self._spin_for(done, timeout_s):

@@ -10,11 +10,13 @@ from specdrive_ros.cli.main import main
 
 @pytest.fixture
 def pytest_run(monkeypatch):
-    """Stands for the pytest process: `called` is its command line, `code` what it exits with."""
-    run = SimpleNamespace(called=None, code=0)
+    """Stands for the pytest process: `called` is its command line, `calls` the arguments of all, `code` what it
+    exits with."""
+    run = SimpleNamespace(called=None, code=0, calls=[])
 
     def start(arguments, cwd):
         run.called, run.cwd = arguments, cwd
+        run.calls.append(arguments[3:])
         return SimpleNamespace(returncode=run.code)
 
     monkeypatch.setattr(command.subprocess, "run", start)
@@ -25,6 +27,18 @@ def test_arguments_go_to_pytest_as_they_are(pytest_run, checkout):
     assert main(["test", "-k", "history", "-q"]) == 0
     assert pytest_run.called[1:] == ["-m", "pytest", "-k", "history", "-q"]
     assert pytest_run.cwd == checkout
+
+
+def test_without_arguments_only_tests_of_real_time_run_one_by_one(pytest_run, checkout):
+    assert main(["test"]) == 0
+    alone, side_by_side = pytest_run.calls
+    assert alone == [command.REAL_TIME] and (checkout / command.REAL_TIME).is_dir()
+    assert "-n" in side_by_side and side_by_side[-2:] == ["--ignore", command.REAL_TIME]
+
+
+def test_a_failure_among_those_of_real_time_hides_no_other(pytest_run, monkeypatch):
+    pytest_run.code = 1
+    assert main(["test"]) == 1 and len(pytest_run.calls) == 2
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,14 @@ from .small_world import CAMERAS, SPEED, SUCCESS, ConstantVelocity, World, make_
 
 FIRST_NS = 50 * NANOSECONDS
 BAG_S, PLANNABLE_S = 3.0, 1.5
+LEAD = 4  # samples of odometry before the first picture: what is sent when only one end has matched is lost
 MOST_UNDER_WAY = 14  # messages: those of a fifth of a second
 TYPES = {"sensor_msgs/msg/Image": Image, "nav_msgs/msg/Odometry": Odometry}
 
 
 @pytest.fixture
 def bag(tmp_path):
-    """Three seconds at 5 m/s: two cameras at 10 Hz, odometry at 50 Hz."""
+    """Three seconds at 5 m/s: two cameras at 10 Hz, odometry at 50 Hz, which begins a little earlier."""
     path = tmp_path / "bag"
     store = get_typestore(Stores.LATEST)
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
@@ -36,14 +37,14 @@ def bag(tmp_path):
             camera: writer.add_connection(f"/planner/input/{camera}/image", "sensor_msgs/msg/Image", typestore=store)
             for camera in CAMERAS
         }
-        for step in range(int(BAG_S * 50) + 1):
+        for step in range(-LEAD, int(BAG_S * 50) + 1):
             at_ns = FIRST_NS + step * NANOSECONDS // 50
             message = Odometry(header=header(at_ns, "map"), child_frame_id="rear_axle")
             message.pose.pose.position.x = SPEED * step / 50
             message.pose.pose.orientation.w = 1.0
             message.twist.twist.linear.x = SPEED
             writer.write(odometry, at_ns, serialize_message(message))
-            for camera, connection in cameras.items() if step % 5 == 0 else ():
+            for camera, connection in cameras.items() if step >= 0 and step % 5 == 0 else ():
                 data = np.full((24, 32, 3), step, np.uint8).tobytes()
                 picture = Image(header=header(at_ns, camera), height=24, width=32, encoding="rgb8", step=96, data=data)
                 writer.write(connection, at_ns, serialize_message(picture))

@@ -14,9 +14,12 @@ from specdrive_ros.errors import WorkFailed
 from specdrive_ros.ros.domain import own_domain
 
 pytest.importorskip("specdrive_ros.msg")
+from rclpy.task import Future  # noqa: E402
+from specdrive_ros.ros import process_graph  # noqa: E402
 from specdrive_ros.ros.drive_listener import DriveListener  # noqa: E402
 from specdrive_ros.ros.process_graph import Child, NodeProcess, ProcessGraph, end_all  # noqa: E402
 from specdrive_ros.shapes import PICTURE_SIZE  # noqa: E402
+from std_srvs.srv import Trigger  # noqa: E402
 
 from .conftest import PATIENCE_S  # noqa: E402
 
@@ -114,6 +117,24 @@ def test_a_graph_that_cannot_start_says_why_and_leaves_nothing(tmp_path):
         with graph:
             graph.run(DriveListener(graph.context, on_cycle=print, on_scenario=print))
     assert all(child.process.poll() is not None for child in graph.children)
+
+
+def test_a_client_that_is_never_answered_is_followed_by_another(graph, monkeypatch, tmp_path):
+    monkeypatch.setattr(process_graph, "ANSWER_S", 0.2)
+    graph.listener("sim").create_service(Trigger, "/sim/start", lambda _, answer: answer)
+    drive = ProcessGraph([("cruise", 1)], out_dir=tmp_path)
+    drive._node, drive._executor = graph.listener("drive"), graph.executor
+    create, made = drive._node.create_client, []
+
+    def create_client(*arguments):
+        made.append(create(*arguments))
+        if len(made) == 1:  # as if the server had missed the client's announcement
+            monkeypatch.setattr(made[0], "call_async", lambda request: Future())
+        return made[-1]
+
+    monkeypatch.setattr(drive._node, "create_client", create_client)
+    assert isinstance(drive._ask(Trigger, "/sim/start", time.monotonic() + PATIENCE_S), Trigger.Response)
+    assert len(made) >= 2
 
 
 class ConstantVelocityProcess(NodeProcess):
