@@ -60,7 +60,7 @@ def lines_of(document: dict) -> list[str]:
         return "   ".join(f"{key} {value:8.2f}" for key, value in document[name].items()) or "nothing came"
 
     sources = ", ".join(f"{count} {source}" for source, count in document["sources"].items())
-    memory = document["memory_mib"]
+    memory, shared = document["memory_mib"], document["shared_memory_mib"]
     medians = "   ".join(f"{stage} {each['median']:.1f}" for stage, each in document["stages_ms"].items())
     return [
         f"{document['model']}: {document['messages']} trajectories ({sources}), {document['late']} late",
@@ -69,7 +69,8 @@ def lines_of(document: dict) -> list[str]:
         f"stages' medians, ms         {medians}",
         f"between trajectories, ms    {shown('silence_ms')}",
         f"start to active {document['start_to_active_s']:.2f} s, SIGINT to end {document['sigint_to_exit_s']:.2f} s",
-        f"memory {memory['first']:.1f} to {memory['last']:.1f} MiB, threads {document['threads']['last']}, "
-        f"files {document['files']['last']}, {1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle, "
+        f"memory {memory['first']:.1f} to {memory['last']:.1f} MiB, growth {memory['growth']:.1f}; of DDS's segments "
+        f"{shared['first']:.1f} to {shared['last']:.1f} MiB",
+        f"threads {document['threads']['last']}, files {document['files']['last']}, {1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle, "
         f"waited {document['waited_s']:.1f} s for one",
     ]

@@ -4,9 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-MIB = 2**20
+KIB_PER_MIB = 1024
 _STEAL = 8  # column of /proc/stat's first line
 
 
@@ -14,7 +13,8 @@ _STEAL = 8  # column of /proc/stat's first line
 class Usage:
     """A snapshot of a process."""
 
-    memory_mib: float  # resident
+    memory_mib: float  # resident, its own and of files
+    shared_memory_mib: float  # resident in segments of shared memory, of which DDS has one for each sender
     threads: int
     files: int
     cpu_s: float  # since the process began
@@ -24,15 +24,22 @@ class Usage:
 def usage_of(pid: int) -> Usage:
     """Snapshot of the process `pid`. Raises FileNotFoundError if it has ended."""
     folder = Path(f"/proc/{pid}")
-    resident = int((folder / "statm").read_text().split()[1])
+    resident = _resident_kib(folder / "status")
     fields = (folder / "stat").read_text().rpartition(")")[2].split()
     return Usage(
-        memory_mib=resident * PAGE_BYTES / MIB,
+        memory_mib=(resident["RssAnon"] + resident["RssFile"]) / KIB_PER_MIB,
+        shared_memory_mib=resident["RssShmem"] / KIB_PER_MIB,
         threads=int(fields[17]),
         files=len(os.listdir(folder / "fd")),
         cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
         waited_s=sum(waited_s(pid).values()),
     )
+
+
+def _resident_kib(status: Path) -> dict[str, int]:
+    """RssAnon, RssFile and RssShmem of Linux's /proc/PID/status (proc_pid_status(5)), KiB."""
+    rows = (line.partition(":") for line in status.read_text().splitlines() if line.startswith("Rss"))
+    return {name: int(value.split()[0]) for name, _, value in rows}
 
 
 def waited_s(pid: int) -> dict[int, float]:

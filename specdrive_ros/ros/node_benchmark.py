@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
@@ -210,14 +211,22 @@ def _document(
         "late": heard.late,
         "start_to_active_s": round(active_s, 2),
         "sigint_to_exit_s": round(exit_s, 3),
-        "memory_mib": {"first": round(first.memory_mib, 2), "last": round(last.memory_mib, 2),
-                       "growth": round(last.memory_mib - first.memory_mib, 2),
-                       "max": round(max(look.memory_mib for look in looks), 2)},
+        "memory_mib": _course([look.memory_mib for look in looks]),
+        "shared_memory_mib": _course([look.shared_memory_mib for look in looks]),
         "threads": {"first": first.threads, "last": last.threads},
         "files": {"first": first.files, "last": last.files},
         "waited_s": round(last.waited_s - first.waited_s, 2),
         "cpu_s_per_cycle": round((last.cpu_s - first.cpu_s) / max(1, heard.cycles), 4),
     }
+
+
+def _course(values: Sequence[float]) -> dict[str, float]:
+    """First, last and largest of what was seen once a second, and what the median grew by from the first to the last
+    tenth: the memory of a picture or two comes and goes."""
+    tenth = max(1, len(values) // 10)
+    growth = median(values[-tenth:]) - median(values[:tenth])
+    course = {"first": values[0], "last": values[-1], "growth": growth, "max": max(values)}
+    return {name: round(value, 2) for name, value in course.items()}
 
 
 def _quantiles(values: Sequence[float]) -> dict[str, float]:

@@ -1,5 +1,8 @@
 """The soak in small: the real planner as a process, faults and all, and what is said of it."""
 
+import mmap
+import os
+
 import pytest
 
 pytest.importorskip("specdrive_ros.msg")
@@ -33,9 +36,23 @@ def test_a_planner_that_cannot_start_is_said_with_its_last_words(tmp_path):
 
 
 def test_usage_of_this_process():
-    import os
-
     usage = usage_of(os.getpid())
     assert usage.memory_mib > 10 and usage.threads >= 1 and usage.files >= 3 and usage.cpu_s > 0 and usage.waited_s >= 0
     with pytest.raises(FileNotFoundError):
         usage_of(2**22 + 1)
+
+
+def test_memory_that_others_share_is_not_the_process_s():
+    mine = os.getpid()
+    before = usage_of(mine)
+    with mmap.mmap(-1, 64 * 2**20) as shared:  # anonymous and shared: of the kind of DDS's segments
+        shared.write(b"x" * len(shared))
+        between = usage_of(mine)
+    assert 63 < between.shared_memory_mib - before.shared_memory_mib < 65
+    assert abs(between.memory_mib - before.memory_mib) < 32
+
+
+def test_growth_is_that_of_the_medians_of_the_first_and_the_last_tenth():
+    course = node_benchmark._course([10.0] * 9 + [40.0] + [20.0] * 80 + [12.0] * 9 + [5.0])
+    assert course == {"first": 10.0, "last": 5.0, "growth": 2.0, "max": 40.0}
+    assert node_benchmark._course([3.0])["growth"] == 0
