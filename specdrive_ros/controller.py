@@ -39,10 +39,10 @@ class ControllerConfig:
     def __post_init__(self):
         for name, value in vars(self).items():
             if not (np.isfinite(value) and value > 0):
-                raise InputError(f"controller parameter {name}: {value}; should be a number above 0")
+                raise InputError(f"controller parameter {name}: {value}; must be a number above 0")
         if self.lookahead_min_m > self.lookahead_max_m:
             raise InputError(
-                f"controller parameter lookahead_min_m: {self.lookahead_min_m}; should not be above "
+                f"controller parameter lookahead_min_m: {self.lookahead_min_m}; must not be above "
                 f"lookahead_max_m, {self.lookahead_max_m}"
             )
 
@@ -113,7 +113,7 @@ class PoseTrack:
         """
         values = (sample.x, sample.y, sample.yaw, sample.speed_mps)
         if not np.all(np.isfinite(values)):
-            raise InputError(f"odometry at {sample.stamp_ns} ns: not finite; all of pose and twist should be")
+            raise InputError(f"odometry at {sample.stamp_ns} ns: not finite; all of pose and twist must be")
         if max(abs(sample.x), abs(sample.y)) > FURTHEST_M or abs(sample.speed_mps) > FASTEST_MPS:
             raise InputError(f"odometry at {sample.stamp_ns} ns: no car is at {values[:2]} m with {values[3]} m/s")
         restarted = self._starts_anew(sample)
@@ -147,12 +147,12 @@ class PoseTrack:
         first, last = self._samples[0], self._samples[-1]
         if stamp_ns < first.stamp_ns:
             missing = (first.stamp_ns - stamp_ns) / NANOSECONDS
-            raise InputError(f"odometry begins {missing:.3f} s after the trajectory's stamp; should reach it")
+            raise InputError(f"odometry begins {missing:.3f} s after the trajectory's stamp; must reach it")
         ahead_s = (stamp_ns - last.stamp_ns) / NANOSECONDS
         if ahead_s > self.EXTRAPOLATE_S:
             raise InputError(
                 f"odometry ends {ahead_s:.3f} s before the trajectory's stamp; "
-                f"should be {self.EXTRAPOLATE_S} s at most"
+                f"must be {self.EXTRAPOLATE_S} s at most"
             )
         if ahead_s > 0:
             return _advance(last, self._yaw_rate(), ahead_s)
@@ -221,16 +221,16 @@ class TrajectoryController:
     def accept(self, trajectory: EgoTrajectory, steady_ns: int) -> None:
         """Takes a trajectory to follow from now on. Raises InputError for one that cannot be followed."""
         if not len(trajectory.times_s):
-            raise InputError("trajectory: no points; should have at least one")
+            raise InputError("trajectory: no points; must have at least one")
         arrays = (trajectory.times_s, trajectory.xy, trajectory.yaw, trajectory.speed_mps)
         if not all(np.all(np.isfinite(array)) for array in arrays):
-            raise InputError("trajectory: a point is not finite; all of pose, time and speed should be")
+            raise InputError("trajectory: a point is not finite; all of pose, time and speed must be")
         if np.abs(trajectory.xy).max() > FURTHEST_M or np.abs(trajectory.speed_mps).max() > FASTEST_MPS:
-            raise InputError(f"trajectory: should stay within {FURTHEST_M:g} m and {FASTEST_MPS:g} m/s")
+            raise InputError(f"trajectory: must stay within {FURTHEST_M:g} m and {FASTEST_MPS:g} m/s")
         if trajectory.times_s[0] <= 0 or np.any(np.diff(trajectory.times_s) <= 0):
-            raise InputError("trajectory: times do not rise; each should be later than the one before")
+            raise InputError("trajectory: times do not rise; each must be later than the one before")
         if self._placed is not None and trajectory.t0_ns < self._placed.t0_ns:
-            raise InputError("trajectory: older than the one being followed; stamps should rise")
+            raise InputError("trajectory: older than the one being followed; stamps must rise")
         self._placed = self._place(trajectory)
         self._trajectory_arrived_ns = steady_ns
 

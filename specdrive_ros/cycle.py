@@ -107,7 +107,7 @@ class Planner:
     def allow_fewer_action_steps(self, steps: int) -> None:
         """Sets `action_steps_late`. Raises `InputError` unless it is fewer than the model's own steps."""
         if not 0 <= steps < self.networks.flow_steps:
-            raise InputError(f"action_steps_late: {steps}; should be from 0 to {self.networks.flow_steps - 1}")
+            raise InputError(f"action_steps_late: {steps}; must be from 0 to {self.networks.flow_steps - 1}")
         self.action_steps_late = steps
 
     @property

@@ -310,7 +310,7 @@ def test_fewer_action_steps_only_where_allowed_and_only_when_late(planner, obser
 
 @pytest.mark.parametrize("steps", (-1, 10, 11))
 def test_action_steps_that_are_not_fewer_are_refused(planner, steps):
-    with pytest.raises(InputError, match="should be from 0 to 9"):
+    with pytest.raises(InputError, match="must be from 0 to 9"):
         planner.allow_fewer_action_steps(steps)
 
 

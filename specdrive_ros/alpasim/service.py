@@ -102,7 +102,7 @@ class DriverService(EgodriverServiceServicer):
     def start_session(self, request, context):
         name = request.session_uuid
         if not 0 < len(name) <= LONGEST_NAME:
-            raise InputError(f"session_uuid: of {len(name)} characters; should be 1 to {LONGEST_NAME}")
+            raise InputError(f"session_uuid: of {len(name)} characters; must be 1 to {LONGEST_NAME}")
         try:  # cameras' mounts, the only difference between revisions, are not used
             client_revision(context, CONTRACT_REVISION)
         except ContractError as error:

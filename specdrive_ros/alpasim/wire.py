@@ -32,7 +32,7 @@ CLIENTS = (ALPASIM, CARLA)  # they read different things from the answer's free 
 
 def stamp_ns(microseconds: int, name: str) -> int:
     if not 0 <= microseconds <= LATEST_US:
-        raise InputError(f"{name}: {microseconds} us; should be from 0 to {LATEST_US}")
+        raise InputError(f"{name}: {microseconds} us; must be from 0 to {LATEST_US}")
     return int(microseconds) * NANOSECONDS_PER_US
 
 
@@ -40,7 +40,7 @@ def declared_cameras(request: DriveSessionRequest) -> list[str]:
     """The names of a session's cameras. Raises InputError if one is empty or repeated."""
     names = [camera.logical_id for camera in request.rollout_spec.vehicle.available_cameras]
     if len(set(names)) < len(names) or not all(names):
-        raise InputError(f"available_cameras: {', '.join(map(repr, names))}; should be different names")
+        raise InputError(f"available_cameras: {', '.join(map(repr, names))}; must be different names")
     return names
 
 
@@ -56,10 +56,10 @@ def poses(message: RolloutEgoTrajectory) -> tuple[list[int], np.ndarray, np.ndar
     Raises InputError if the lengths differ or the stamps do not ascend."""
     samples, states = message.trajectory.poses, message.dynamic_states
     if states and len(states) != len(samples):
-        raise InputError(f"dynamic_states: {len(states)} for {len(samples)} poses; should be one each, or none")
+        raise InputError(f"dynamic_states: {len(states)} for {len(samples)} poses; must be one each, or none")
     stamps = [stamp_ns(sample.timestamp_us, "timestamp_us") for sample in samples]
     if any(later <= earlier for earlier, later in zip(stamps, stamps[1:])):
-        raise InputError("trajectory.poses: their timestamps should rise")
+        raise InputError("trajectory.poses: their timestamps must rise")
     xyz = np.array([[p.pose.vec.x, p.pose.vec.y, p.pose.vec.z] for p in samples], np.float64).reshape(-1, 3)
     turns = [[p.pose.quat.x, p.pose.quat.y, p.pose.quat.z, p.pose.quat.w] for p in samples]
     speeds = [float(state.linear_velocity.x) for state in states] if states else [None] * len(samples)

@@ -34,16 +34,16 @@ class Plan:
 
     def __post_init__(self):
         if self.draft not in DRAFTS:
-            raise InputError(f"draft {self.draft!r}: should be one of {', '.join(DRAFTS)}")
+            raise InputError(f"draft {self.draft!r}: must be one of {', '.join(DRAFTS)}")
         if self.draft == NONE and self.accepted:
             raise InputError("accepted length: without a draft it is 1; name one with --draft")
         longest = LONGEST.get(self.draft, math.inf)
         for length in self.accepted:
             if not 1 <= length <= longest:
-                raise InputError(f"accepted length: should be 1 … {longest:g} with {self.draft}, got {length:g}")
+                raise InputError(f"accepted length: must be 1 … {longest:g} with {self.draft}, got {length:g}")
         for name, value in (("deadline", self.deadline_ms), ("draft time", self.draft_ms)):
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{name}: should be milliseconds of at least 0, got {value}")
+                raise InputError(f"{name}: must be milliseconds of at least 0, got {value}")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class CycleModel:
 
     def __init__(self, shape: ModelShape, device: Device, precision: Precision, software: Software):
         if shape.cycle is None or shape.vision is None or shape.expert is None:
-            raise InputError(f"{shape.title}: has no vision, action expert and cycle; it should be a driving model")
+            raise InputError(f"{shape.title}: has no vision, action expert and cycle; it must be a driving model")
         self.shape, self.device, self.precision, self.software = shape, device, precision, software
         self.works = Stages(shape, precision)
 

@@ -85,7 +85,7 @@ class Device:
             able = [name for name, one in PRECISIONS.items() if one.arithmetic in self.tflops]
             raise InputError(
                 f"precision {precision.name}: {self.title} has no {precision.arithmetic} arithmetic; "
-                f"it should be one of {', '.join(able)}"
+                f"it must be one of {', '.join(able)}"
             )
         return 1e12 * self.tflops[precision.arithmetic].value
 
@@ -107,5 +107,5 @@ def find_device(name: str | Path) -> Device:
 
 def find_precision(name: str) -> Precision:
     if name not in PRECISIONS:
-        raise InputError(f"precision {name!r}: should be one of {', '.join(PRECISIONS)}")
+        raise InputError(f"precision {name!r}: must be one of {', '.join(PRECISIONS)}")
     return PRECISIONS[name]

@@ -150,7 +150,7 @@ class Figures:
         everything else the GPU libraries', whoever calls them. Raises `InputError` if a value is undetermined."""
         values = {row.fit: self._share(row) for row in self.rows if row.fit}
         if missing := [name for name in _FIT if name not in values]:
-            raise InputError(f"figures: no row settles {missing[0]}; one should have fit: {missing[0]}")
+            raise InputError(f"figures: no row settles {missing[0]}; one must have fit: {missing[0]}")
         eager = Software("eager", **values)
         return {"engine": replace(eager, name="engine", layer_us=ENGINE_LAYER_US), "eager": eager}
 
@@ -172,7 +172,7 @@ def _check(row: Figure, shape: ModelShape, device: Device, software: Software) -
 
 def find_software(name: str) -> Software:
     if name not in SOFTWARE:
-        raise InputError(f"software {name!r}: should be one of {', '.join(SOFTWARE)}")
+        raise InputError(f"software {name!r}: must be one of {', '.join(SOFTWARE)}")
     return Figures.load().software[name]
 
 

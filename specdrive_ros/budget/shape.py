@@ -162,7 +162,7 @@ def with_cycle(shape: ModelShape, **changes: int) -> ModelShape:
     """The shape with changed numbers in its cycle; the capacity grows with them. Raises `InputError` without a
     cycle."""
     if shape.cycle is None or shape.vision is None or shape.expert is None:
-        raise InputError(f"{shape.title}: has no vision, action expert and cycle; it should be a driving model")
+        raise InputError(f"{shape.title}: has no vision, action expert and cycle; it must be a driving model")
     values = vars(shape.cycle) | changes
     values["capacity"] = max(values["capacity"], values["prompt"] + values["reasoning"])
     return replace(shape, cycle=CycleShape(**values))

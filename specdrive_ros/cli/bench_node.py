@@ -32,7 +32,7 @@ def document(args: Namespace) -> dict:
     from specdrive_ros.model_settings import find_model
 
     if not 0 < args.minutes <= LONGEST_MINUTES:
-        raise InputError(f"--minutes {args.minutes:g}: should be above 0 and at most {LONGEST_MINUTES:g}")
+        raise InputError(f"--minutes {args.minutes:g}: must be above 0 and at most {LONGEST_MINUTES:g}")
     if args.runtime not in RUNTIMES:  # a planner that cannot be configured would be waited for
         raise InputError(f"--runtime {args.runtime}: not known; there are {', '.join(RUNTIMES)}")
     check_names(args.draft)

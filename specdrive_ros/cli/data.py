@@ -77,9 +77,9 @@ def generate_scenes(args: Namespace) -> int:
         raise InputError("data generate: --samples must be at least 1, --sample-every from "
                          f"{LEAST_SAMPLE_STEP_S:g} to {LONGEST_SAMPLE_STEP_S:g}")
     if not 0.0 <= args.twins <= 1.0:
-        raise InputError(f"--twins {args.twins:g}: a share of the episodes should lie between 0 and 1")
+        raise InputError(f"--twins {args.twins:g}: a share of the episodes must lie between 0 and 1")
     if not 0 <= args.first_seed <= TRAIN_SEEDS - args.episodes:
-        raise InputError(f"--first-seed {args.first_seed} with {args.episodes} episodes: seeds should stay within 0 "
+        raise InputError(f"--first-seed {args.first_seed} with {args.episodes} episodes: seeds must stay within 0 "
                          f"and {TRAIN_SEEDS - 1}; others are for driving and validation")
     if args.driver is not None:
         find_model(args.driver)  # else a worker would report it, only after folders and processes are made

@@ -123,12 +123,12 @@ def _check(args: Namespace) -> None:
     if args.runtime not in RUNTIMES:
         raise InputError(f"--runtime {args.runtime}: not known; there are {', '.join(RUNTIMES)}")
     if args.seconds is not None and not 0 < args.seconds <= LONGEST_S:
-        raise InputError(f"--seconds {args.seconds:g}: should be above 0 and at most {LONGEST_S:g}")
+        raise InputError(f"--seconds {args.seconds:g}: must be above 0 and at most {LONGEST_S:g}")
     if not 0 <= args.latency_ms <= LONGEST_LATENCY_MS:
-        raise InputError(f"--latency-ms {args.latency_ms:g}: should be from 0 to {LONGEST_LATENCY_MS:g}")
+        raise InputError(f"--latency-ms {args.latency_ms:g}: must be from 0 to {LONGEST_LATENCY_MS:g}")
     if not LEAST_DEADLINE_MS <= args.deadline_ms <= LONGEST_DEADLINE_MS:
         raise InputError(
-            f"--deadline-ms {args.deadline_ms:g}: should be from {LEAST_DEADLINE_MS:g} to {LONGEST_DEADLINE_MS:g}"
+            f"--deadline-ms {args.deadline_ms:g}: must be from {LEAST_DEADLINE_MS:g} to {LONGEST_DEADLINE_MS:g}"
         )
     appearance_of(args.appearance, 0)
     check_cameras(find_model(args.model).cameras)

@@ -23,4 +23,4 @@ def check_training(args: Namespace, *learning_rates: float) -> None:
 def check_rates(*learning_rates: float) -> None:
     for rate in learning_rates:
         if not 0 < rate < math.inf:
-            raise InputError(f"learning rate {rate:g}: should be above 0")
+            raise InputError(f"learning rate {rate:g}: must be above 0")

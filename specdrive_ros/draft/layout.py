@@ -56,7 +56,7 @@ def _config_of(source: dict, text: TextConfig, path: Path) -> Eagle3Config | DFl
     if layout == "SafeAILab EAGLE-3":
         return _eagle3(source, text, str(path), eagle3_taps(text.num_hidden_layers), qk_norm=False)
     raise InputError(
-        f"{path}: is no draft; it should have draft_vocab_size (EAGLE-3), dflash_config (DFlash) or "
+        f"{path}: is no draft; it must have draft_vocab_size (EAGLE-3), dflash_config (DFlash) or "
         "speculators_model_type"
     )
 

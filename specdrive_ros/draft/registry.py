@@ -118,5 +118,5 @@ def _network(
     inner = load_draft(path, networks, words=words, end_token=rules.future_start, **shape(costs))
     if (inner.name, inner.config.rope) != (kind, rope):
         found = f"{inner.name}-{inner.config.rope}"
-        raise InputError(f"{path}: holds the draft {found}; it should lie in a folder of its name")
+        raise InputError(f"{path}: holds the draft {found}; it must lie in a folder of its name")
     return NetworkDraft(name, inner), costs.drafts.get(name) or asking_cost(inner, costs)

@@ -43,5 +43,5 @@ def check_fingerprint(config: DraftConfig, found: str, where: str) -> None:
 def _place(folder: Path, name: str) -> TensorPlace:
     places = tensor_places(folder)
     if name not in places:
-        raise InputError(f"{folder}: has no tensor {name}; it should be a target's checkpoint folder")
+        raise InputError(f"{folder}: has no tensor {name}; it must be a target's checkpoint folder")
     return places[name]

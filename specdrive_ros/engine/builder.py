@@ -92,7 +92,7 @@ def _set_options(trt, config, profile: BuildProfile) -> None:
 def _set_targets(tensorrt: TensorRT, config, targets: tuple[str, ...]) -> None:
     if not tensorrt.ahead_of_time:
         if targets != (CURRENT,):
-            raise InputError(f'targets {list(targets)}: tensorrt builds for the GPU at hand; it should be ["current"]')
+            raise InputError(f'targets {list(targets)}: tensorrt builds for the GPU at hand; it must be ["current"]')
         return
     known = capabilities(tensorrt.module)
     unknown = [target for target in targets if target != CURRENT and target not in known]

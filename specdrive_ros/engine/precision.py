@@ -41,7 +41,7 @@ def to_precision(graph: onnx.ModelProto, precision: str, *, emulate: bool = Fals
     if precision == "fp32":
         return copy
     if precision not in HALF:
-        raise InputError(f"precision {precision!r}: should be one of fp32, {', '.join(HALF)}")
+        raise InputError(f"precision {precision!r}: must be one of fp32, {', '.join(HALF)}")
     _Rewriter(copy.graph, HALF[precision], emulate).rewrite()
     return copy
 

@@ -101,7 +101,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if min(args.steps) < 1 or args.samples < 1 or args.threads < 1:
         raise InputError("action_steps: --steps, --samples and --threads must be at least 1")
     if not 0 <= args.seed <= LAST_SEED:
-        raise InputError(f"--seed {args.seed}: should stay within 0 and {LAST_SEED}")
+        raise InputError(f"--seed {args.seed}: must stay within 0 and {LAST_SEED}")
     return args
 
 

@@ -102,9 +102,9 @@ def list_scenarios(
     """
     families = choose_families(names, every)
     if repeat < 1:
-        raise InputError(f"--repeat {repeat}: should be 1 or more")
+        raise InputError(f"--repeat {repeat}: must be 1 or more")
     if not 0 <= seed <= seed + repeat - 1 <= LAST_SEED:
-        raise InputError(f"--seed {seed} with {repeat} repeats: seeds should stay within 0 and {LAST_SEED}")
+        raise InputError(f"--seed {seed} with {repeat} repeats: seeds must stay within 0 and {LAST_SEED}")
     return [(family, seed + turn) for turn in range(repeat) for family in families]
 
 

@@ -108,7 +108,7 @@ def check_layout(folder: Path) -> Path:
     """The folder, if its layout is known. Raises InputError otherwise."""
     if not folder.is_dir():
         raise InputError(
-            f"{folder} is no folder; it should be laid out as one of: {'; '.join(KNOWN_LAYOUTS)}"
+            f"{folder} is no folder; it must be laid out as one of: {'; '.join(KNOWN_LAYOUTS)}"
         )
     needed = ("checkpoint/config.json", "inputs.npz", "meta.json", "special_tokens.json")
     missing = [name for name in needed if not (folder / name).is_file()]
@@ -138,7 +138,7 @@ def compare(name: str, expected: object, ours: object, tolerance: float) -> Comp
     expected, ours = np.asarray(expected), np.asarray(ours)
     if expected.shape != ours.shape:
         return Comparison(
-            name, np.inf, tolerance, f"shape {list(ours.shape)} should be {list(expected.shape)}"
+            name, np.inf, tolerance, f"shape {list(ours.shape)} must be {list(expected.shape)}"
         )
     if expected.dtype.kind in "USO" or ours.dtype.kind in "USO":
         different = int(np.sum(expected.astype(str) != ours.astype(str)))

@@ -79,7 +79,7 @@ class DraftReference:
         try:
             return load_file(path)
         except (SafetensorError, OSError) as error:
-            raise InputError(f"{path} cannot be read ({error}); it should be a safetensors file") from None
+            raise InputError(f"{path} cannot be read ({error}); it must be a safetensors file") from None
 
     def run_target(
         self, token_ids: np.ndarray, seen: np.ndarray | None = None, positions: np.ndarray | None = None

@@ -55,7 +55,7 @@ class Reference:
                 return {name: archive[name] for name in archive.files}
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(
-                f"{path} cannot be read ({error}); it should be an npz archive of plain arrays"
+                f"{path} cannot be read ({error}); it must be an npz archive of plain arrays"
             ) from None
 
     def special_token_ids(self) -> tuple[np.ndarray, np.ndarray]:

@@ -178,19 +178,19 @@ def validate_summary(summary: Mapping) -> None:
 
 def _check_outcome(outcome: str, where: str) -> None:
     if outcome not in OUTCOMES:
-        raise WorkFailed(f"{where}: {outcome!r}; should be one of {', '.join(OUTCOMES)}")
+        raise WorkFailed(f"{where}: {outcome!r}; must be one of {', '.join(OUTCOMES)}")
 
 
 def _check(value, rule, where: str) -> None:
     if isinstance(rule, dict):
         _check_mapping(value, rule, where)
     elif not _fits(value, rule):
-        raise WorkFailed(f"{where}: {value!r}; should be {rule}")
+        raise WorkFailed(f"{where}: {value!r}; must be {rule}")
 
 
 def _check_mapping(value, rules: dict, where: str) -> None:
     if not isinstance(value, Mapping):
-        raise WorkFailed(f"{where}: {value!r}; should be an object")
+        raise WorkFailed(f"{where}: {value!r}; must be an object")
     for name, rule in rules.items():
         if name not in value:
             raise WorkFailed(f"{where}.{name}: missing")

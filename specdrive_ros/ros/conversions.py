@@ -62,7 +62,7 @@ def yaw_of(quaternion: Quaternion) -> float:
     x, y, z, w = quaternion.x, quaternion.y, quaternion.z, quaternion.w
     norm = x * x + y * y + z * z + w * w
     if not norm > 1e-6:  # NaN too
-        raise InputError(f"orientation ({x}, {y}, {z}, {w}): no rotation; should be a unit quaternion")
+        raise InputError(f"orientation ({x}, {y}, {z}, {w}): no rotation; must be a unit quaternion")
     return float(np.arctan2(2 * (w * z + x * y) / norm, 1 - 2 * (y * y + z * z) / norm))
 
 

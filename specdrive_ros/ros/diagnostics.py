@@ -158,7 +158,7 @@ class InputMonitor:
             return WARN, "OLD", f"stamped {self._age_s:.2f} s ago; limit {self.max_age_s:g} s"
         rate_hz = self._statistics.rate_hz(now_ns)
         if self.min_hz and rate_hz and rate_hz < self.min_hz:
-            return WARN, "SLOW", f"{rate_hz:.1f} a second; should be {self.min_hz:g} at least"
+            return WARN, "SLOW", f"{rate_hz:.1f} a second; must be {self.min_hz:g} at least"
         return OK, "", "fresh"
 
 

@@ -63,7 +63,7 @@ def flag(values: Mapping[str, str], name: str) -> bool:
     try:
         return {"true": True, "1": True, "false": False, "0": False}[values[name].lower()]
     except KeyError:
-        raise ValueError(f"{name}:={values[name]}; should be true or false") from None
+        raise ValueError(f"{name}:={values[name]}; must be true or false") from None
 
 
 def number(values: Mapping[str, str], name: str, kind: type = float) -> float:
@@ -72,7 +72,7 @@ def number(values: Mapping[str, str], name: str, kind: type = float) -> float:
         return kind(values[name])
     except ValueError:
         what = "a whole number" if kind is int else "a number"
-        raise ValueError(f"{name}:={values[name]}; should be {what}") from None
+        raise ValueError(f"{name}:={values[name]}; must be {what}") from None
 
 
 def dds_profile(config: Path) -> SetEnvironmentVariable:
@@ -163,7 +163,7 @@ def images_given(cameras: str, topics: str) -> dict[str, str]:
     """Cameras and their topics, both comma-separated. Raises ValueError unless there are equally many."""
     names, places = names_in(cameras), names_in(topics)
     if len(names) != len(places):
-        raise ValueError(f"cameras {cameras!r} and images {topics!r}; should be as many of each")
+        raise ValueError(f"cameras {cameras!r} and images {topics!r}; must be as many of each")
     return dict(zip(names, places, strict=True))
 
 

@@ -63,7 +63,7 @@ class ParameterSpec:
         return list(value)
 
     def _refusal(self, value: object) -> InputError:
-        return InputError(f"parameter {self.name}: {value!r}; should be {self.rule()}")
+        return InputError(f"parameter {self.name}: {value!r}; must be {self.rule()}")
 
     def rule(self) -> str:
         if self.choices:
@@ -96,7 +96,7 @@ def declare(node: Node, specs: Sequence[ParameterSpec]) -> None:
         try:
             spec.check(node.declare_parameter(spec.name, spec.default, spec.descriptor()).value)
         except InvalidParameterValueException as error:
-            raise InputError(f"parameter {spec.name}: {error}; should be {spec.rule()}") from error
+            raise InputError(f"parameter {spec.name}: {error}; must be {spec.rule()}") from error
     by_name = {spec.name: spec for spec in specs}
     node.add_on_set_parameters_callback(lambda changes: _judge(by_name, changes))
     _warn_of_unknown(node, list(by_name))

@@ -139,7 +139,7 @@ class Perception:
         message, monitor = arrival.message, self._monitors[ODOMETRY]
         if self.policy.odometry_frames and message.child_frame_id not in self.policy.odometry_frames:
             wanted = ", ".join(self.policy.odometry_frames)
-            monitor.note_refusal(WRONG_FRAME, f"frame {message.child_frame_id!r}; should be one of {wanted}")
+            monitor.note_refusal(WRONG_FRAME, f"frame {message.child_frame_id!r}; must be one of {wanted}")
             return
         stamp_ns, xyz, quaternion, speed_mps = odometry_arrays(message)
         reason = self._builder.add_odometry(stamp_ns, xyz, quaternion, speed_mps)

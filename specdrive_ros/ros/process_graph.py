@@ -218,7 +218,7 @@ class ProcessGraph:
         state = self._ask(GetState, "/planner/get_state", deadline).current_state
         if state.id != State.PRIMARY_STATE_ACTIVE:
             said = self._child("planner").last_words()
-            raise WorkFailed(f"planner is {state.label}, should be active: {said}")
+            raise WorkFailed(f"planner is {state.label}, must be active: {said}")
         self._spin(lambda: listener.matched, deadline - time.monotonic(), "the planner's topics")
         answer = self._ask(Trigger, "/sim/start", deadline)
         while not answer.success:

@@ -197,7 +197,7 @@ class SimNode(Node):
 def _checked_role(name: str) -> str:
     """Raises InputError for a name that cannot be part of a topic."""
     if not ROLE_NAME.fullmatch(name):
-        raise InputError(f"parameter role_name: {name!r}; should be letters, digits and _, a letter or _ first")
+        raise InputError(f"parameter role_name: {name!r}; must be letters, digits and _, a letter or _ first")
     return name
 
 

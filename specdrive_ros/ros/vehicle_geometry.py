@@ -40,7 +40,7 @@ class VehicleGeometry:
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
             if not low <= value <= high:  # NaN too
-                raise InputError(f"{name}: {value:.6g}; should be from {low} to {high}")
+                raise InputError(f"{name}: {value:.6g}; must be from {low} to {high}")
 
     def front_wheel_angle_rad(self, curvature_per_m: float) -> float:
         """Angle of the front wheels for a curvature of the rear axle's path, both left positive; may be more than
@@ -77,19 +77,19 @@ def from_wheels(xy_m: np.ndarray, max_steer_rad: np.ndarray) -> VehicleGeometry:
 
 def _check_numbers(xy_m: np.ndarray, max_steer_rad: np.ndarray) -> None:
     if len(xy_m) < LEAST_WHEELS:
-        raise InputError(f"{len(xy_m)} wheels; should be {LEAST_WHEELS} at least, on two axles")
+        raise InputError(f"{len(xy_m)} wheels; must be {LEAST_WHEELS} at least, on two axles")
     if not (np.isfinite(xy_m).all() and np.isfinite(max_steer_rad).all()):
-        raise InputError("a wheel's position or steering angle is not finite; all of them should be")
+        raise InputError("a wheel's position or steering angle is not finite; all of them must be")
     if (max_steer_rad < 0).any():
-        raise InputError(f"a wheel steers {max_steer_rad.min():.6g} rad at most; should be 0 or more")
+        raise InputError(f"a wheel steers {max_steer_rad.min():.6g} rad at most; must be 0 or more")
 
 
 def _check_axles(is_rear: np.ndarray, x: np.ndarray, max_steer_rad: np.ndarray) -> None:
     if min(is_rear.sum(), (~is_rear).sum()) < LEAST_OF_AN_AXLE:
         where = ", ".join(f"{each:.6g}" for each in x[:LEAST_WHEELS])
-        raise InputError(f"wheels at x {where} m; should be {LEAST_OF_AN_AXLE} or more on each of two axles")
+        raise InputError(f"wheels at x {where} m; must be {LEAST_OF_AN_AXLE} or more on each of two axles")
     if (max_steer_rad[is_rear] > STEERS_RAD).any():
-        raise InputError("wheels of the rear axle steer; should be the front ones alone, x forward")
+        raise InputError("wheels of the rear axle steer; must be the front ones alone, x forward")
 
 
 def _check_origin(rear_x: float, front_x: float, y: np.ndarray) -> None:
@@ -97,5 +97,5 @@ def _check_origin(rear_x: float, front_x: float, y: np.ndarray) -> None:
     if rear_x > ORIGIN_BEYOND_M or front_x < -ORIGIN_BEYOND_M or abs(y.mean()) > ORIGIN_ASIDE_M:
         raise InputError(
             f"axles at x {rear_x:.6g} and {front_x:.6g} m, {y.mean():.6g} m aside; "
-            "should be around the origin of the car's own frame"
+            "must be around the origin of the car's own frame"
         )

@@ -38,7 +38,7 @@ def geometry_of(message) -> VehicleGeometry:
         xy_m = np.array([(wheel.position.x, wheel.position.y) for wheel in message.wheels], np.float64).reshape(-1, 2)
         max_steer_rad = np.array([wheel.max_steer_angle for wheel in message.wheels], np.float64)
     except AttributeError as error:
-        raise InputError(f"its wheels do not say where they are ({error}); each should have a position") from error
+        raise InputError(f"its wheels do not say where they are ({error}); each must have a position") from error
     return from_wheels(xy_m, max_steer_rad)
 
 

@@ -71,4 +71,4 @@ def from_carla(message: object) -> tuple[float, float]:
 
 def _check_finite(name: str, values: tuple[float, ...]) -> None:
     if not np.all(np.isfinite(values)):
-        raise InputError(f"{name} {values}: not finite; all of them should be")
+        raise InputError(f"{name} {values}: not finite; all of them must be")

@@ -59,7 +59,7 @@ class DeviceStates:
         rows, columns = index if isinstance(index, tuple) else (index, None)
         chosen = np.arange(len(self))[rows]
         if chosen.ndim != 1:
-            raise IndexError(f"states on the device: rows should be a slice or a list of numbers, got {rows!r}")
+            raise IndexError(f"states on the device: rows must be a slice or a list of numbers, got {rows!r}")
         if columns is None:
             return DeviceStates(self.store, self._parts_of(chosen), self.columns)
         known = np.arange(self.shape[1]) if self.columns is None else self.columns

@@ -76,7 +76,7 @@ def load_draft(
 
 def _check_runtime(runtime: str, networks: TargetNetworks) -> None:
     if runtime not in RUNTIMES:
-        raise InputError(f"runtime {runtime!r}: unknown to drafts; it should be one of {', '.join(RUNTIMES)}")
+        raise InputError(f"runtime {runtime!r}: unknown to drafts; it must be one of {', '.join(RUNTIMES)}")
     if runtime == "tensorrt" and networks.runtime != "tensorrt":
         raise InputError(
             f"runtime tensorrt: a draft runs on engines beside a target on engines, this one runs on {networks.runtime}"
@@ -111,7 +111,7 @@ def check_mask_token(config, first: int, count: int, where: str) -> None:
     if isinstance(config, DFlashConfig) and first <= config.mask_token_id < first + count:
         raise InputError(
             f"{where}: mask_token_id {config.mask_token_id} is the trajectory token <i{config.mask_token_id - first}> "
-            "of this target; it should be a token that is never written, such as <|fim_pad|>"
+            "of this target; it must be a token that is never written, such as <|fim_pad|>"
         )
 
 

@@ -20,7 +20,7 @@ RUNTIMES = {
 def load_networks(folder: str | Path, runtime: str = "onnxruntime", *, threads: int = 1) -> TargetNetworks:
     """The networks of a checkpoint folder. Raises `InputError` for an unknown runtime or one that is not installed."""
     if runtime not in RUNTIMES:
-        raise InputError(f"runtime {runtime!r}: unknown; it should be one of {', '.join(RUNTIMES)}")
+        raise InputError(f"runtime {runtime!r}: unknown; it must be one of {', '.join(RUNTIMES)}")
     module, name, remedy = RUNTIMES[runtime]
     try:
         networks = getattr(import_module(module), name)

@@ -41,7 +41,7 @@ class StoredWeights:
 
 def _place(graph: ir.Graph, value: ir.Value, stored_name: str, place: TensorPlace) -> None:
     if place.dtype not in _TYPES:
-        raise InputError(f"{place.path}: {stored_name} is {place.dtype}; weights should be {', '.join(_TYPES)}")
+        raise InputError(f"{place.path}: {stored_name} is {place.dtype}; weights must be {', '.join(_TYPES)}")
     if place.length < KEPT_INSIDE:
         value.const_value = ir.tensor(np.array(place.read()), name=value.name)
     elif place.dtype == "F32":

@@ -42,7 +42,7 @@ def write_variant(model: Path, folder: Path, variant: str, on_graph: Callable[[s
     own folder.
     """
     if variant not in VARIANTS:
-        raise InputError(f"precision {variant!r}: should be one of {', '.join(VARIANTS)}")
+        raise InputError(f"precision {variant!r}: must be one of {', '.join(VARIANTS)}")
     if folder.resolve() == model.resolve():
         raise InputError(f"{folder}: a variant needs a folder of its own, beside the graphs it is made from")
     check_plain(model, GRAPHS)

@@ -66,10 +66,10 @@ def weights_files(folder: Path) -> list[Path]:
     try:
         names = shard_names((folder / INDEX).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{folder}: no {WEIGHTS} and no {INDEX}; it should be a checkpoint folder") from None
+        raise InputError(f"{folder}: no {WEIGHTS} and no {INDEX}; it must be a checkpoint folder") from None
     except (OSError, ValueError):
         raise InputError(
-            f"{folder / INDEX}: no index of shards; it should have a 'weight_map' of tensor names to files"
+            f"{folder / INDEX}: no index of shards; it must have a 'weight_map' of tensor names to files"
         ) from None
     missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
     if missing:

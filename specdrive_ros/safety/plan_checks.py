@@ -48,7 +48,7 @@ class PlanLimits:
         for each in fields(self):
             value = getattr(self, each.name)
             if not (np.isfinite(value) and value > 0):
-                raise InputError(f"plan limit {each.name}: {value}; should be a number above 0")
+                raise InputError(f"plan limit {each.name}: {value}; must be a number above 0")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _shape(plan: Plan) -> str:
     for name, columns in ARRAYS.items():
         wanted = (FUTURE_WAYPOINTS, columns) if columns else (FUTURE_WAYPOINTS,)
         if np.shape(getattr(plan, name)) != wanted:
-            return f"SHAPE: {name} is {np.shape(getattr(plan, name))}, should be {wanted}"
+            return f"SHAPE: {name} is {np.shape(getattr(plan, name))}, must be {wanted}"
     return ""
 
 

@@ -40,7 +40,7 @@ def parse_scenarios(entries: Sequence[str], seed: int, count: int) -> list[tuple
         family, _, given = entry.partition(":")
         if family not in FAMILIES or not (given.isdigit() or not given):
             raise InputError(
-                f"scenario {entry!r}: not known; should be one of {', '.join(FAMILIES)}, with :SEED if wanted"
+                f"scenario {entry!r}: not known; must be one of {', '.join(FAMILIES)}, with :SEED if wanted"
             )
         first = int(given) if given else seed
         scenarios += [(family, first + step) for step in range(count)]

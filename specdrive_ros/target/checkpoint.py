@@ -74,7 +74,7 @@ def check_names_and_shapes(where: str, expected: dict[str, tuple], found: dict[s
     if unexpected := sorted(found.keys() - expected.keys()):
         faults.append(f"{len(unexpected)} unexpected ({list_some(unexpected)})")
     wrong = [
-        f"{name} {list(found[name])} should be {list(expected[name])}"
+        f"{name} {list(found[name])} must be {list(expected[name])}"
         for name in sorted(expected.keys() & found.keys())
         if tuple(found[name]) != tuple(expected[name])
     ]

@@ -92,13 +92,13 @@ def write_configs(
 def read_json(path: Path, what: str) -> dict:
     """The JSON object in a file; the `InputError` says what the file should be."""
     if path.is_fifo():  # reading it would wait forever
-        raise InputError(f"{path} is a pipe; it should be {what}")
+        raise InputError(f"{path} is a pipe; it must be {what}")
     try:
         content = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; it should be {what}") from None
+        raise InputError(f"{path} does not exist; it must be {what}") from None
     except (ValueError, OSError) as error:
-        raise InputError(f"{path} cannot be read as JSON ({error}); it should be {what}") from None
+        raise InputError(f"{path} cannot be read as JSON ({error}); it must be {what}") from None
     require(isinstance(content, dict), str(path), "must be a JSON object", type(content).__name__)
     return content
 

@@ -180,7 +180,7 @@ class TargetTokenizer:
     def _id(self, token: str) -> int:
         token_id = self.tokenizer.token_to_id(token)
         if token_id is None:
-            raise InputError(f"tokenizer has no {token!r}; it should be the backbone's, extended or not")
+            raise InputError(f"tokenizer has no {token!r}; it must be the backbone's, extended or not")
         return token_id
 
 
@@ -212,12 +212,12 @@ def read_tokenizer(path: Path) -> Tokenizer:
     Raises `InputError` for a file that has none.
     """
     if not path.is_file():  # reading a pipe would wait forever
-        raise InputError(f"{path} is no file; it should be a tokenizer.json of the tokenizers library")
+        raise InputError(f"{path} is no file; it must be a tokenizer.json of the tokenizers library")
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises plain Exception for every fault in the file
         raise InputError(
-            f"{path} is no tokenizer ({error}); it should be a tokenizer.json of the tokenizers library"
+            f"{path} is no tokenizer ({error}); it must be a tokenizer.json of the tokenizers library"
         ) from None
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -215,7 +215,7 @@ def test_whatever_is_wrong_has_one_status(planners, start, jpeg):
     refused(wrong, "numbers", client.pose, 100_000, x=float("nan"))
     refused(wrong, "quaternion", client.pose, 100_000, w=0.0)
     refused(wrong, "dynamic_states: 2 for 1 poses", client.pose, 100_000, states=2)
-    refused(wrong, "timestamps should rise", client.pose, 200_000, 100_000)
+    refused(wrong, "timestamps must rise", client.pose, 200_000, 100_000)
     refused(wrong, "numbers", client.route, 0, (0.0, 0.0), (float("inf"), 0.0))
     client.two_seconds(jpeg)
     refused(wrong, "a drive is never of the past", client.drive, 1_000_000)

@@ -157,13 +157,13 @@ def test_shared_memory_leaves_less():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("oracle",), "draft 'oracle': should be one of none, phrasebook, carryover, eagle3, dflash"),
+        (("oracle",), "draft 'oracle': must be one of none, phrasebook, carryover, eagle3, dflash"),
         (("none", (3.0,)), "accepted length: without a draft it is 1"),
-        (("eagle3", (7.4,)), "accepted length: should be 1 … 7 with eagle3, got 7.4"),
-        (("dflash", (0.5,)), "accepted length: should be 1 … 16 with dflash, got 0.5"),
-        (("dflash", (math.nan,)), "accepted length: should be 1 … 16"),
-        (("dflash", (), -1.0), "deadline: should be milliseconds of at least 0, got -1"),
-        (("dflash", (), 100.0, math.inf), "draft time: should be milliseconds"),
+        (("eagle3", (7.4,)), "accepted length: must be 1 … 7 with eagle3, got 7.4"),
+        (("dflash", (0.5,)), "accepted length: must be 1 … 16 with dflash, got 0.5"),
+        (("dflash", (math.nan,)), "accepted length: must be 1 … 16"),
+        (("dflash", (), -1.0), "deadline: must be milliseconds of at least 0, got -1"),
+        (("dflash", (), 100.0, math.inf), "draft time: must be milliseconds"),
     ],
 )
 def test_wrong_plans(arguments, said):

@@ -27,7 +27,7 @@ def test_shares_are_shares():
     for share in (engine.bandwidth, engine.half, engine.narrow):
         assert 0.05 < share < 1
     assert engine.layer_us < eager.layer_us
-    with pytest.raises(InputError, match="software 'magic': should be one of engine, eager"):
+    with pytest.raises(InputError, match="software 'magic': must be one of engine, eager"):
         find_software("magic")
 
 

@@ -106,7 +106,7 @@ def test_no_device_at_all(tmp_path, content):
 def test_unknown_names():
     with pytest.raises(InputError, match="device 'mars': neither a file nor a name; known names: .*thor"):
         find_device("mars")
-    with pytest.raises(InputError, match="precision 'int3': should be one of fp16, bf16"):
+    with pytest.raises(InputError, match="precision 'int3': must be one of fp16, bf16"):
         find_precision("int3")
     with pytest.raises(InputError, match="precision fp8: Jetson AGX Orin 64GB has no fp8 arithmetic; .* int4"):
         find_device("orin-agx").flop_per_s(find_precision("fp8"))
@@ -158,7 +158,7 @@ def test_wrong_figures(tmp_path, change, said):
 def test_figures_that_settle_nothing(tmp_path):
     path = tmp_path / "figures.yaml"
     path.write_text(yaml.safe_dump([ROW]))
-    with pytest.raises(InputError, match="no row settles bandwidth; one should have fit: bandwidth"):
+    with pytest.raises(InputError, match="no row settles bandwidth; one must have fit: bandwidth"):
         Figures.load(path).check()
     path.write_text("a: b")
     with pytest.raises(InputError, match="must be a list of rows, got dict"):

@@ -58,7 +58,7 @@ def test_wrong_arguments(capsys, argv, says):
 @pytest.mark.parametrize(
     "argv, says",
     [
-        (["--minutes", "nan"], "--minutes nan: should be above 0"),
+        (["--minutes", "nan"], "--minutes nan: must be above 0"),
         (["--runtime", "gpu"], "--runtime gpu: not known; there are onnxruntime, torch, tensorrt"),
         (["--draft", "fast"], "--draft fast: no such draft"),
         (["--model", "nosuch"], "model 'nosuch': neither a folder nor a name"),

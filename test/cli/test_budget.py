@@ -69,7 +69,7 @@ def test_check(capsys):
         ([], "--device is missing; known names: drive-thor, h100"),
         (["--device", "mars"], "device 'mars': neither a file nor a name; known names: drive-thor"),
         (["--device", "h100", "--target", "nix"], "model 'nix': neither a folder nor a name; known names: mini"),
-        (["--device", "h100", "--target", "qwen3-8b"], "it should be a driving model"),
+        (["--device", "h100", "--target", "qwen3-8b"], "it must be a driving model"),
         (["--device", "orin-agx", "--precision", "fp8"], "has no fp8 arithmetic"),
         (["--device", "h100", "--accepted-length", "3"], "without a draft it is 1"),
         (["--device", "h100", "--measured", "nix.json"], "nix.json: no measurement"),

@@ -22,7 +22,7 @@ def test_wrong_numbers_are_one_line_and_exit_2(tmp_path, capsys, wrong):
     [
         ([], "no driving scenes"),
         (["--block", "1"], "--block 1: must be at least 2"),
-        (["--learning-rate", "-1"], "learning rate -1: should be above 0"),
+        (["--learning-rate", "-1"], "learning rate -1: must be above 0"),
         (["--threads", "0"], "--threads 0: must be 1 or more"),
         (["--seed", "-5"], "--seed -5: must be 0 or more"),
     ],

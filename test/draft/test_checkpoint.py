@@ -43,7 +43,7 @@ def copy_with(golden, tmp_path, kind, change):
         (lambda weights: weights.update(spare=torch.zeros(1)), "1 unexpected \\(spare\\)"),
         (lambda weights: weights.update({"d2t": torch.zeros(96, dtype=torch.int64)}), "d2t and t2d disagree"),
         (lambda weights: weights.update({"fc.weight": torch.zeros(64, 128)}),
-         "fc.weight \\[64, 128\\] should be \\[64, 192\\]"),
+         "fc.weight \\[64, 128\\] must be \\[64, 192\\]"),
     ],
 )
 def test_half_a_draft_is_refused(golden, text, tmp_path, change, message):

@@ -67,7 +67,7 @@ def test_a_draft_of_another_target_is_refused_by_name(golden, text, change, mess
         ("eagle3/draft_fit", {"rms_norm_eps": None}, "rms_norm_eps: must be a number"),
         ("eagle3/draft_fit", {"rope_scaling": {"rope_type": "yarn"}}, "rope_type: must be 'default', got 'yarn'"),
         ("eagle3/draft_fit", {"draft_vocab_size": 193}, "draft_vocab_size: must be 1 … 192, got 193"),
-        ("eagle3/draft_fit", {"draft_vocab_size": None}, "is no draft; it should have draft_vocab_size"),
+        ("eagle3/draft_fit", {"draft_vocab_size": None}, "is no draft; it must have draft_vocab_size"),
         ("dflash/draft_fit", {"rope_theta": None}, "rope_theta: must be a number"),
         ("dflash/draft_fit", {"attention_bias": True}, "attention_bias: must be False"),
         ("dflash/draft_fit", {"block_size": 1}, "block_size: must be at least 2"),
@@ -126,5 +126,5 @@ def test_whatever_stands_in_any_place_is_taken_or_refused(golden, text, tmp_path
 
 def test_no_config_at_all(text, tmp_path):
     shutil.rmtree(tmp_path)
-    with pytest.raises(InputError, match="config.json does not exist; it should be a draft's config"):
+    with pytest.raises(InputError, match="config.json does not exist; it must be a draft's config"):
         read_draft_config(tmp_path, text)

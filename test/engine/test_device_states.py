@@ -74,7 +74,7 @@ def test_nothing_crosses_until_numbers_are_wanted(device, kept):
     assert np.asarray(picked).nbytes == device.downloaded - before[0] == 5 * WIDTH * 4
     with pytest.raises(ValueError, match="read-only"):
         picked.setflags(write=True)
-    with pytest.raises(IndexError, match="rows should be a slice or a list of numbers, got 3"):
+    with pytest.raises(IndexError, match="rows must be a slice or a list of numbers, got 3"):
         states[3]
 
 

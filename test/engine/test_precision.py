@@ -70,7 +70,7 @@ def test_types_agree_throughout(name, precision):
 
 def test_fp32_is_left_as_it_is():
     assert to_precision(load("text"), "fp32").SerializeToString() == load("text").SerializeToString()
-    with pytest.raises(InputError, match="'int3': should be one of fp32, fp16, bf16"):
+    with pytest.raises(InputError, match="'int3': must be one of fp32, fp16, bf16"):
         to_precision(load("text"), "int3")
 
 

@@ -121,9 +121,9 @@ def test_garbage_does_not_end_it(graph):
 
 
 def test_wrong_parameter_is_refused_with_its_rule(graph):
-    with pytest.raises(InputError, match="rate_hz.*should be float from 1.0 to 200.0"):
+    with pytest.raises(InputError, match="rate_hz.*must be float from 1.0 to 200.0"):
         make_controller(graph, "rate_hz:=0.5")
-    with pytest.raises(InputError, match="output.*should be one of ackermann, carla"):
+    with pytest.raises(InputError, match="output.*must be one of ackermann, carla"):
         make_controller(graph, "output:=tank")
     override = "qos_overrides./controller/input/odometry.subscription.reliability"
     with pytest.raises(InputError, match="/controller/input/odometry: cannot be subscribed to .*telepathic"):
@@ -152,7 +152,7 @@ def test_a_value_that_does_not_go_with_the_others_is_refused_before_it_applies(g
         return graph.answer(client, SetParametersAtomically.Request(parameters=parameters)).result
 
     refused = set_both(lookahead_min_m=50.0)
-    assert not refused.successful and "should not be above lookahead_max_m" in refused.reason
+    assert not refused.successful and "must not be above lookahead_max_m" in refused.reason
     assert node.get_parameter("lookahead_min_m").value == node._controller.config.lookahead_min_m == 4.0
     assert set_both(lookahead_min_m=50, lookahead_max_m=60).successful, "together they are right"
     assert node._controller.config.lookahead_max_m == 60.0

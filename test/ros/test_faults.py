@@ -23,7 +23,7 @@ FAULT_S = 1.5
 LONGEST_SILENCE_S = 1.0  # of its own time; 0.2 s is usual
 NAMED = {  # fault -> word of a status that names it
     "camera_silent": "nothing on",
-    "camera_slow": "a second; should be",
+    "camera_slow": "a second; must be",
     "camera_frozen": "the same picture",
     "camera_corrupt": "refused",
     "camera_encoding": "telepathy8",

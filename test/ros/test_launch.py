@@ -97,7 +97,7 @@ def test_vehicle_info_is_the_car_s_and_a_rear_axle_that_is_given_wins(real_launc
     assert launching.rear_axle({"rear_axle_x_m": "auto"}, -1.4) == {"rear_axle_x_m": -1.4}
     given = launching.rear_axle({"rear_axle_x_m": "-1.5"}, -1.4)
     assert given == {"rear_axle_x_m": -1.5, "use_vehicle_info": False}
-    with pytest.raises(ValueError, match="rear_axle_x_m:=soon; should be a number"):
+    with pytest.raises(ValueError, match="rear_axle_x_m:=soon; must be a number"):
         nodes_of(real_launch, "carla", rear_axle_x_m="soon")
 
 
@@ -112,7 +112,7 @@ def test_autoware_gets_its_names_by_arguments_and_no_controller(real_launch):
     assert mapped["~/output/autoware"] == "/planning/trajectory" and set(nodes) == {"planner"}
     with pytest.raises(ValueError, match="as many of each"):
         nodes_of(real_launch, "planner", images="/one,/two")
-    with pytest.raises(ValueError, match="wheelbase_m:=long; should be a number"):
+    with pytest.raises(ValueError, match="wheelbase_m:=long; must be a number"):
         nodes_of(real_launch, "planner", wheelbase_m="long")
 
 
@@ -128,11 +128,11 @@ def test_replay_wants_a_bag_and_as_many_topics_as_cameras(real_launch):
 def test_yes_and_numbers_are_read_as_ros_reads_them_and_else_refused_by_name(real_launch):
     nodes = nodes_of(real_launch, "planner", controller="False", use_sim_time="True", cameras="rgb_left")
     assert set(nodes) == {"planner"} and "~/input/rgb_left/image" in remaps(nodes["planner"])
-    with pytest.raises(ValueError, match="loop:=yes; should be true or false"):
+    with pytest.raises(ValueError, match="loop:=yes; must be true or false"):
         nodes_of(real_launch, "replay", bag="/data/drive", loop="yes")
-    with pytest.raises(ValueError, match="deadline_ms:=soon; should be a number"):
+    with pytest.raises(ValueError, match="deadline_ms:=soon; must be a number"):
         nodes_of(real_launch, "planner", deadline_ms="soon")
-    with pytest.raises(ValueError, match="seed:=1.5; should be a whole number"):
+    with pytest.raises(ValueError, match="seed:=1.5; must be a whole number"):
         nodes_of(real_launch, "sim", seed="1.5")
 
 

@@ -165,5 +165,5 @@ def test_the_cameras_of_its_parameter_and_no_others(graph):
 
 @pytest.mark.parametrize("name", ["", "9x", "a b", "~", "a//b"])
 def test_a_role_that_no_topic_can_be_named_after(graph, name):
-    with pytest.raises(InputError, match="parameter role_name: .*; should be letters, digits and _"):
+    with pytest.raises(InputError, match="parameter role_name: .*; must be letters, digits and _"):
         make_sim(graph, f"role_name:='{name}'")

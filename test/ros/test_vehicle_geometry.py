@@ -30,29 +30,29 @@ def test_two_rear_axles_count_as_one_in_their_middle():
 
 
 @pytest.mark.parametrize(("wheels", "steer", "why"), [
-    (WHEELS[:0], STEER[:0], "0 wheels; should be 4 at least"),
-    (WHEELS[[0, 2]], STEER[[0, 2]], "2 wheels; should be 4 at least"),
+    (WHEELS[:0], STEER[:0], "0 wheels; must be 4 at least"),
+    (WHEELS[[0, 2]], STEER[[0, 2]], "2 wheels; must be 4 at least"),
     (WHEELS * [np.nan, 1], STEER, "not finite"),
     (WHEELS * [np.inf, 1], STEER, "not finite"),
     (WHEELS, STEER * np.nan, "not finite"),
     (WHEELS * 0, STEER, "2 or more on each of two axles"),  # what CARLA 0.10.0 says of every car
     (WHEELS * [0, 1], STEER, "2 or more on each of two axles"),
     (WHEELS[[0, 1, 1, 2]], STEER[[0, 1, 1, 2]], "2 or more on each of two axles"),
-    (WHEELS * 100, STEER, "rear_axle_x_m: -137; should be from -10.0 to 10.0"),
-    (WHEELS * [4, 1], STEER, "wheelbase_m: 11.48; should be from 1.0 to 8.0"),
-    (WHEELS / 100, STEER, "wheelbase_m: 0.0287; should be from 1.0 to 8.0"),
+    (WHEELS * 100, STEER, "rear_axle_x_m: -137; must be from -10.0 to 10.0"),
+    (WHEELS * [4, 1], STEER, "wheelbase_m: 11.48; must be from 1.0 to 8.0"),
+    (WHEELS / 100, STEER, "wheelbase_m: 0.0287; must be from 1.0 to 8.0"),
     (WHEELS * [-1, 1], STEER, "wheels of the rear axle steer"),
     (WHEELS[:, ::-1], STEER, "wheels of the rear axle steer"),
     (WHEELS, STEER[::-1], "wheels of the rear axle steer"),
     (WHEELS, np.full(4, TURN), "wheels of the rear axle steer"),
-    (WHEELS, np.degrees(STEER), "max_steering_angle_rad: 60; should be from 0.1 to 1.4"),
-    (WHEELS, np.radians(STEER), "max_steering_angle_rad: 0.018277; should be from 0.1 to 1.4"),
-    (WHEELS, STEER * 0, "max_steering_angle_rad: 0; should be from"),
-    (WHEELS, -STEER, "should be 0 or more"),
-    (WHEELS + [5.0, 0.0], STEER, "should be around the origin of the car's own frame"),
-    (WHEELS - [5.0, 0.0], STEER, "should be around the origin of the car's own frame"),
-    (WHEELS + [0.0, 40.0], STEER, "should be around the origin of the car's own frame"),
-    (WHEELS + [300.0, 40.0], STEER, "rear_axle_x_m: 298.63; should be from"),
+    (WHEELS, np.degrees(STEER), "max_steering_angle_rad: 60; must be from 0.1 to 1.4"),
+    (WHEELS, np.radians(STEER), "max_steering_angle_rad: 0.018277; must be from 0.1 to 1.4"),
+    (WHEELS, STEER * 0, "max_steering_angle_rad: 0; must be from"),
+    (WHEELS, -STEER, "must be 0 or more"),
+    (WHEELS + [5.0, 0.0], STEER, "must be around the origin of the car's own frame"),
+    (WHEELS - [5.0, 0.0], STEER, "must be around the origin of the car's own frame"),
+    (WHEELS + [0.0, 40.0], STEER, "must be around the origin of the car's own frame"),
+    (WHEELS + [300.0, 40.0], STEER, "rear_axle_x_m: 298.63; must be from"),
 ])
 def test_what_is_no_car_is_refused_with_the_rule(wheels, steer, why):
     with pytest.raises(InputError, match=why):
@@ -60,7 +60,7 @@ def test_what_is_no_car_is_refused_with_the_rule(wheels, steer, why):
 
 
 def test_a_car_s_own_values_are_held_to_the_same_ranges():
-    with pytest.raises(InputError, match="wheelbase_m: nan; should be from 1.0 to 8.0"):
+    with pytest.raises(InputError, match="wheelbase_m: nan; must be from 1.0 to 8.0"):
         VehicleGeometry(wheelbase_m=float("nan"))
 
 

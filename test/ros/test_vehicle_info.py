@@ -119,7 +119,7 @@ def test_one_that_cannot_be_true_is_refused_once_by_name_and_the_next_one_taken(
     def refused() -> bool:
         teller.tell(change=in_degrees)
         said.append(capfd.readouterr().err)
-        return f"{TOPIC} is not believed: max_steering_angle_rad: 34.3775; should be from 0.1 to 1.4" in "".join(said)
+        return f"{TOPIC} is not believed: max_steering_angle_rad: 34.3775; must be from 0.1 to 1.4" in "".join(said)
 
     assert graph.spin_until(refused)
     for _ in range(5):

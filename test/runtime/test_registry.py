@@ -5,7 +5,7 @@ from specdrive_ros.runtime import registry
 
 
 def test_unknown_runtime(tmp_path):
-    with pytest.raises(InputError, match="'tpu': unknown; it should be one of onnxruntime, torch"):
+    with pytest.raises(InputError, match="'tpu': unknown; it must be one of onnxruntime, torch"):
         registry.load_networks(tmp_path, "tpu")
 
 

@@ -93,7 +93,7 @@ def test_a_type_that_is_no_weight_s(traced, tmp_path):
     network, proto = traced
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     write_weights(tmp_path / "model.safetensors", shapes, "I32")
-    with pytest.raises(InputError, match="model.safetensors: wide.weight is I32; weights should be F32, F16, BF16"):
+    with pytest.raises(InputError, match="model.safetensors: wide.weight is I32; weights must be F32, F16, BF16"):
         StoredWeights(network, tensor_places(tmp_path)).refer(ir.from_proto(proto), network)
 
 

@@ -75,5 +75,5 @@ def test_scenarios_of_parameters():
         ("obstacle", 4),
     ]
     for wrong in ("moon", "cruise:x", ""):
-        with pytest.raises(InputError, match="should be one of cruise"):
+        with pytest.raises(InputError, match="must be one of cruise"):
             parse_scenarios([wrong], 0, 1)

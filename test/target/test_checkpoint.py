@@ -62,7 +62,7 @@ def test_missing_unexpected_and_misshapen_names_are_listed(folder, weights):
     message = refusal(folder)
     assert "4 missing (expert.layers.0.self_attn.q_proj.weight, " in message and "and 1 more" in message
     assert "1 unexpected (expert.embed_tokens.weight)" in message
-    assert "1 of another shape (action_out_proj.bias [3] should be [2])" in message
+    assert "1 of another shape (action_out_proj.bias [3] must be [2])" in message
 
 
 @pytest.mark.parametrize("kept", [0, 5, 100, 5000, 2_000_000])

@@ -47,7 +47,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     if args.samples < 1 or args.threads < 1:
         raise InputError(f"--samples {args.samples} --threads {args.threads}: must be 1 or more")
     if not 0 <= args.seed <= LAST_SEED:
-        raise InputError(f"--seed {args.seed}: should stay within 0 and {LAST_SEED}")
+        raise InputError(f"--seed {args.seed}: must stay within 0 and {LAST_SEED}")
     args.families = choose_families(args.scenario, find_model(args.model).scenarios or FAMILIES)
     return args
 
