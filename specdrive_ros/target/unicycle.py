@@ -145,15 +145,15 @@ def _fit_speed(
     """
     count = steps.shape[-2]
     direction = np.stack([np.cos(heading), np.sin(heading)], axis=-1)  # [..., N + 1, 2]
-    design = np.zeros((*heading.shape[:-1], count, 2, count + 1))
-    step = np.arange(count)
-    design[..., step, :, step] = np.moveaxis(direction[..., :-1, :], -2, 0)
-    design[..., step, :, step + 1] = np.moveaxis(direction[..., 1:, :], -2, 0)
-    design = design.reshape(*heading.shape[:-1], 2 * count, count + 1)
-    target = (steps * 2 / space.dt).reshape(*heading.shape[:-1], 2 * count)
-    transposed = np.swapaxes(design, -1, -2)
-    normal = transposed @ design + _roughness(count + 1, 3, space.v_lambda, space.dt)
-    moment = (transposed @ target[..., None])[..., 0]
+    before, after = direction[..., :-1, :], direction[..., 1:, :]  # of each step: it is (v before + v' after) dt / 2
+    normal = np.zeros((*heading.shape, count + 1))
+    each, step = np.arange(count + 1), np.arange(count)
+    normal[..., each, each] = np.where((each == 0) | (each == count), 1.0, 2.0)  # directions have length 1
+    normal[..., step, step + 1] = normal[..., step + 1, step] = (before * after).sum(-1)
+    normal += _roughness(count + 1, 3, space.v_lambda, space.dt)
+    target, moment = steps * 2 / space.dt, np.zeros(heading.shape)
+    moment[..., :-1] = (before * target).sum(-1)
+    moment[..., 1:] += (after * target).sum(-1)
     if first is None:
         return _solve(normal + space.v_ridge * np.eye(count + 1), moment)
     first = np.broadcast_to(np.asarray(first, np.float64), moment.shape[:-1])[..., None]

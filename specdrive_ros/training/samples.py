@@ -64,22 +64,21 @@ class SampleSet:
         prompts, reasonings, rows, actions, v0s, futures, events = [], [], [], [], [], [], []
         first_frame = 0
         for shard in shards:
+            xyz, rotation = planar_poses(shard.sample_history)
+            fit = trajectory_to_action(config.action_space, xyz, rotation, *planar_poses(shard.sample_future))
+            actions.append(fit.action)
+            v0s.append(fit.v0)
+            futures.append(shard.sample_future)
             for index, frame in enumerate(shard.sample_frame):
-                xyz, rotation = planar_poses(shard.sample_history[index])
-                prompts.append(self._prompt_ids(grids, xyz))
+                prompts.append(self._prompt_ids(grids, xyz[index]))
                 words = shard.words[index]
                 reasonings.append(self._reasoning(words["text"], shard.sample_spans[index]))
                 rows.append(first_frame + frame - np.arange(FRAMES_PER_CAMERA)[::-1])
-                future = planar_poses(shard.sample_future[index])
-                fit = trajectory_to_action(config.action_space, xyz, rotation, *future)
-                actions.append(fit.action)
-                v0s.append(fit.v0)
-                futures.append(shard.sample_future[index])
                 events.append((words["decision"], words["cause"]))
             first_frame += len(shard.scene)
         self.prompt_ids, self.frame_rows = np.stack(prompts), np.stack(rows)
-        self.reasonings, self.actions = reasonings, np.stack(actions).astype(np.float32)
-        self.v0s, self.futures = np.array(v0s, np.float32), np.stack(futures)
+        self.reasonings, self.actions = reasonings, np.concatenate(actions).astype(np.float32)
+        self.v0s, self.futures = np.concatenate(v0s).astype(np.float32), np.concatenate(futures)
         self.scene_labels = shards[0].scene_labels
         self.labels = np.concatenate([shard.scene[shard.sample_frame] for shard in shards]).astype(np.int64)
         self.numbers = np.concatenate([frame_numbers(shard)[shard.sample_frame] for shard in shards])

@@ -295,6 +295,6 @@ def shard_paths(folder: Path) -> list[Path]:
 
 
 def planar_poses(poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[N, 3] x, y, yaw (m, m, rad) -> xyz [N, 3] (z = 0) and rotation matrices [N, 3, 3]."""
-    xyz = np.concatenate([poses[:, :2], np.zeros((len(poses), 1))], axis=1)
-    return xyz, rotation_about_z(poses[:, 2])
+    """[..., 3] x, y, yaw (m, m, rad) -> xyz [..., 3] (z = 0) and rotation matrices [..., 3, 3]."""
+    xyz = np.concatenate([poses[..., :2], np.zeros((*poses.shape[:-1], 1))], axis=-1)
+    return xyz, rotation_about_z(poses[..., 2])
