@@ -32,7 +32,7 @@ from specdrive_ros.safety.plan_checks import PlanLimits, check
 from specdrive_ros.shapes import FRAMES_PER_CAMERA, HISTORY_POSES, PICTURE_SIZE
 from specdrive_ros.target.rope import text_positions
 from specdrive_ros.target.tokens import TargetTokenizer
-from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0
+from specdrive_ros.target.unicycle import action_to_trajectory, speed_at_t0, without_rolling_back
 
 DEFAULT_THREADS = 2
 
@@ -217,6 +217,8 @@ class Planner:
     def _drive(self, observation: Observation, reasoning: Reasoning, action: np.ndarray, fewer_steps: int) -> Plan:
         history, space = observation.history, self.config.action_space
         v0_mps = float(speed_at_t0(space, history.xyz, history.rotation))
+        if self.settings.forward_only:
+            action = without_rolling_back(space, action, v0_mps)
         trajectory = action_to_trajectory(space, action, v0_mps)
         return Plan(
             t0_ns=observation.t0_ns,

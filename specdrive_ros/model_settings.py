@@ -24,6 +24,7 @@ class ModelSettings:
     max_new_tokens:    the longest reasoning, with the two tokens that close it
     action_steps:      Euler steps of the action head; None: those of its graphs, ten as published where it has none
     action_noise:      spread of the noise they start from; 0 starts from its centre, whatever the seed
+    forward_only:      whether a plan that brakes to a stop waits there, even if its actions would roll backwards from then on
     draft:             default drafts, as `a+b`; those that the folder lacks are left out
     scenarios:         families of scenes it was trained in, which is what `--scenario all` drives; empty: every family
     """
@@ -35,6 +36,7 @@ class ModelSettings:
     max_new_tokens: int = 64
     action_steps: int | None = None
     action_noise: float = 1.0
+    forward_only: bool = False
     draft: str = "none"
     scenarios: tuple[str, ...] = ()
 
@@ -49,6 +51,7 @@ class ModelSettings:
                 self.action_steps is None or is_count(self.action_steps), "a whole number of at least 1"
             ),
             "action_noise": (is_number(self.action_noise) and 0 <= self.action_noise <= 1, "a number from 0 to 1"),
+            "forward_only": (isinstance(self.forward_only, bool), "true or false"),
             "draft": (isinstance(self.draft, str) and self.draft != "", "none or names joined by +"),
             "scenarios": (_different_names(self.scenarios), names),
         }

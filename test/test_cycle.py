@@ -18,6 +18,7 @@ from specdrive_ros.observation.observation import EgoHistory, Observation
 from specdrive_ros.runtime.registry import load_networks
 from specdrive_ros.safety.plan_checks import PlanLimits
 from specdrive_ros.target.tokens import TargetTokenizer
+from specdrive_ros.target.unicycle import normalize
 from specdrive_ros.training.phrasebook import learn_phrasebook
 
 GOLDEN = Path(__file__).parent / "golden" / "alpamayo_A"
@@ -312,6 +313,19 @@ def test_fewer_action_steps_only_where_allowed_and_only_when_late(planner, obser
 def test_action_steps_that_are_not_fewer_are_refused(planner, steps):
     with pytest.raises(InputError, match="must be from 0 to 9"):
         planner.allow_fewer_action_steps(steps)
+
+
+def test_forward_only_plans_wait_where_they_stop(planner, observation, monkeypatch):
+    braking = normalize(planner.config.action_space, np.tile([-3.0, 0.0], (64, 1)))
+    monkeypatch.setattr(planner.networks, "act", lambda *arguments, **options: braking)
+    rolls_back = planner.plan(observation)
+    monkeypatch.setattr(planner, "settings", replace(planner.settings, forward_only=True))
+    waits = planner.plan(observation)
+    assert rolls_back.speed_mps[-1] < -1 and [text.split(":")[0] for text in rolls_back.violations] == ["REVERSE"]
+    assert (waits.speed_mps >= -1e-9).all() and waits.speed_mps[-1] == pytest.approx(0) and waits.violations == ()
+    moving = waits.speed_mps > 1e-9
+    np.testing.assert_allclose(waits.xyz[moving], rolls_back.xyz[moving], atol=1e-6)
+    assert waits.token_ids == rolls_back.token_ids
 
 
 def test_warm_up_measures_and_leaves_nothing_behind(planner, observation):

@@ -46,6 +46,7 @@ def test_folder_with_settings(model):
         ("max_new_tokens: many", "max_new_tokens must be a whole number of at least 2, got 'many'"),
         ("action_noise: -0.5", "action_noise must be a number from 0 to 1, got -0.5"),
         ("action_noise: loud", "action_noise must be a number from 0 to 1, got 'loud'"),
+        ("forward_only: sometimes", "forward_only must be true or false, got 'sometimes'"),
         ("scenarios: cruise", "scenarios must be a list of names, got 'cruise'"),
         ("scenarios: [cruise, cruise]", "scenarios must be a list of different names"),
         ("frames_per_camera: 5", "frames_per_camera must be 4, got 5"),

@@ -93,6 +93,18 @@ def action_to_trajectory(
     )
 
 
+def without_rolling_back(space: ActionSpaceConfig, action: np.ndarray, v0: np.ndarray) -> np.ndarray:
+    """An action [..., W, 2] in the network's units that waits at standstill where the given one, from speed v0 [...] in
+    m/s, brakes on until it drives backwards. A car that already rolls backwards gets no faster at it."""
+    physical = denormalize(space, action)
+    speed, slowest = np.asarray(v0, np.float64), np.minimum(v0, 0.0)
+    for waypoint in np.moveaxis(physical, -2, 0):
+        wanted = np.maximum(speed + waypoint[..., ACCELERATION] * space.dt, slowest)
+        waypoint[..., ACCELERATION] = (wanted - speed) / space.dt
+        speed = wanted
+    return normalize(space, physical)
+
+
 def speed_at_t0(
     space: ActionSpaceConfig, history_xyz: np.ndarray, history_rotation: np.ndarray
 ) -> np.ndarray:

@@ -77,7 +77,8 @@ class MiniTraining:
         with self.processes.main_process_first():
             self.config = new_checkpoint_folder(checkpoint, self.train)
             # as it will be driven, also for early stopping: noise at its mean, only the families it was trained on
-            (checkpoint / "model.yaml").write_text(f"action_noise: 0.0\nscenarios: [{', '.join(self.families)}]\n"
+            (checkpoint / "model.yaml").write_text("action_noise: 0.0\nforward_only: true\n"
+                                                   f"scenarios: [{', '.join(self.families)}]\n"
                                                    f"max_new_tokens: {reasoning_limit(self.config, self.train)}\n")
             check_run_record(run_folder, self._begun_with(start_from))
         self.target = new_target(self.config, reasoning.seed)

@@ -12,6 +12,7 @@ from specdrive_ros.target.unicycle import (
     speed_at_t0,
     trajectory_to_action,
     within_bounds,
+    without_rolling_back,
 )
 
 SPACE = ActionSpaceConfig()
@@ -50,6 +51,44 @@ def test_positive_curvature_turns_left_on_a_circle():
 
 def test_braking_is_not_clipped_at_rest():
     assert action_to_trajectory(SPACE, constant(-3.0, 0.0), 10.0).speed_mps[-1] == pytest.approx(10 - 3 * 6.4)
+
+
+def test_without_rolling_back_it_waits_where_it_stops():
+    """3 m/s braked at 2 m/s² stop after 1.5 s and 2.25 m, and go no further."""
+    rolled = action_to_trajectory(SPACE, without_rolling_back(SPACE, constant(-2.0, 0.1), 3.0), 3.0)
+    np.testing.assert_allclose(rolled.speed_mps, np.maximum(3 - 0.2 * np.arange(1, 65), 0), atol=1e-9)
+    np.testing.assert_allclose(rolled.acceleration_mps2, np.where(np.arange(64) < 15, -2.0, 0.0), atol=1e-9)
+    np.testing.assert_allclose(rolled.yaw[14:], 0.225, atol=1e-9)  # 0.1 / m along 2.25 m
+    assert np.hypot(*rolled.xyz[-1, :2]) == pytest.approx(2.25, abs=0.01)
+
+
+def test_a_step_that_would_stop_and_roll_back_only_stops():
+    rolled = action_to_trajectory(SPACE, without_rolling_back(SPACE, constant(-2.0, 0.0), 0.1), 0.1)
+    np.testing.assert_allclose(rolled.speed_mps, 0, atol=1e-12)
+    assert rolled.acceleration_mps2[0] == pytest.approx(-1.0) and rolled.xyz[-1, 0] == pytest.approx(0.005)
+
+
+def test_after_a_wait_it_sets_off_again():
+    action = constant(-2.0, 0.0)
+    action[32:] = constant(1.0, 0.0)[32:]
+    rolled = action_to_trajectory(SPACE, without_rolling_back(SPACE, action, 1.0), 1.0)
+    np.testing.assert_allclose(rolled.speed_mps[32:], 0.1 * np.arange(1, 33), atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_who_drives_forwards_anyway_is_left_alone_and_nobody_rolls_back_faster(seed):
+    rng = np.random.default_rng(seed)
+    action, v0 = normalize(SPACE, rng.normal(0, 2, (5, 64, 2))), rng.normal(2, 3, 5)
+    held = without_rolling_back(SPACE, action, v0)
+    speed = action_to_trajectory(SPACE, held, v0).speed_mps
+    assert (speed >= np.minimum(v0, 0)[:, None] - 1e-9).all()
+    np.testing.assert_allclose(held[..., 1], action[..., 1], atol=1e-12)
+    for one, given_one, first, held_speed in zip(held, action, v0, speed, strict=True):
+        np.testing.assert_allclose(without_rolling_back(SPACE, given_one, first), one, atol=1e-12)
+        free = action_to_trajectory(SPACE, given_one, first).speed_mps
+        if (free >= min(first, 0)).all():
+            np.testing.assert_allclose(held_speed, free, atol=1e-9)
 
 
 @settings(max_examples=50, deadline=None)

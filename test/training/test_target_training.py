@@ -52,7 +52,7 @@ def test_killed_training_resumes_to_the_same_weights(data, tmp_path, monkeypatch
     unbroken = training(data, tmp_path / "unbroken", steps=4)
     record = unbroken.run()
     settings = find_model(tmp_path / "unbroken" / "checkpoint")
-    assert settings.action_noise == 0.0 and set(settings.scenarios) <= set(FAMILIES) and settings.scenarios
+    assert settings.action_noise == 0.0 and settings.forward_only and set(settings.scenarios) <= set(FAMILIES) and settings.scenarios
     assert record["samples"] > 0 and 0.0 <= record["validation"]["slot_words"] <= 1.0
 
     from specdrive_ros.training import target_training
