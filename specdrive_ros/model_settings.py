@@ -24,7 +24,7 @@ class ModelSettings:
     max_new_tokens:    the longest reasoning, with the two tokens that close it
     action_steps:      Euler steps of the action head; None: those of its graphs, ten as published where it has none
     action_noise:      spread of the noise they start from; 0 starts from its centre, whatever the seed
-    forward_only:      whether a plan that brakes to a stop waits there, even if its actions would roll backwards from then on
+    forward_only:      whether a plan that brakes to a stop waits there, even if its actions would roll on backwards
     draft:             default drafts, as `a+b`; those that the folder lacks are left out
     scenarios:         families of scenes it was trained in, which is what `--scenario all` drives; empty: every family
     """

@@ -71,6 +71,7 @@ def lines_of(document: dict) -> list[str]:
         f"start to active {document['start_to_active_s']:.2f} s, SIGINT to end {document['sigint_to_exit_s']:.2f} s",
         f"memory {memory['first']:.1f} to {memory['last']:.1f} MiB, growth {memory['growth']:.1f}; of DDS's segments "
         f"{shared['first']:.1f} to {shared['last']:.1f} MiB",
-        f"threads {document['threads']['last']}, files {document['files']['last']}, {1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle, "
+        f"threads {document['threads']['last']}, files {document['files']['last']}, "
+        f"{1000 * document['cpu_s_per_cycle']:.1f} ms of processor a cycle, "
         f"waited {document['waited_s']:.1f} s for one",
     ]

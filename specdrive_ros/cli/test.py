@@ -14,7 +14,8 @@ REAL_TIME = "test/ros"  # nodes that keep deadlines: one test after another
 # A file's tests share what one of them has prepared, so a file stays with one process; each takes up to 2 GB.
 SIDE_BY_SIDE = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile", "--ignore", REAL_TIME)
 # Maps pytest's exit codes (pytest.ExitCode) to the contract's: 0 passed, 1 failed, 2 wrong arguments.
-EXIT_CODES = {0: 0, 1: 1, 2: 130, 3: 1, 4: 2, 5: 2}
+INTERRUPTED = 130
+EXIT_CODES = {0: 0, 1: 1, 2: INTERRUPTED, 3: 1, 4: 2, 5: 2}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,8 +32,13 @@ def run(args: Namespace) -> int:
     if not (CHECKOUT / "test").is_dir():
         raise InputError(f"no tests: {CHECKOUT} has no folder test; run ./specdrive test in a checkout")
     runs = [args.unknown] if args.unknown else [(REAL_TIME,), SIDE_BY_SIDE]
-    codes = [_pytest(arguments) for arguments in runs]
-    return next(filter(None, codes), 0)
+    first_wrong = 0
+    for arguments in runs:
+        code = _pytest(arguments)
+        if code == INTERRUPTED:
+            return code
+        first_wrong = first_wrong or code
+    return first_wrong
 
 
 def _pytest(arguments: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ class Usage:
 def usage_of(pid: int) -> Usage:
     """Snapshot of the process `pid`. Raises FileNotFoundError if it has ended."""
     folder = Path(f"/proc/{pid}")
-    resident = _resident_kib(folder / "status")
+    resident = {"RssAnon": 0, "RssFile": 0, "RssShmem": 0} | _resident_kib(folder / "status")
     fields = (folder / "stat").read_text().rpartition(")")[2].split()
     return Usage(
         memory_mib=(resident["RssAnon"] + resident["RssFile"]) / KIB_PER_MIB,
@@ -37,7 +37,8 @@ def usage_of(pid: int) -> Usage:
 
 
 def _resident_kib(status: Path) -> dict[str, int]:
-    """RssAnon, RssFile and RssShmem of Linux's /proc/PID/status (proc_pid_status(5)), KiB."""
+    """RssAnon, RssFile and RssShmem of Linux's /proc/PID/status (proc_pid_status(5)), KiB; nothing of a process that
+    has just died."""
     rows = (line.partition(":") for line in status.read_text().splitlines() if line.startswith("Rss"))
     return {name: int(value.split()[0]) for name, _, value in rows}
 

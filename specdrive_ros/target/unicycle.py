@@ -97,11 +97,11 @@ def without_rolling_back(space: ActionSpaceConfig, action: np.ndarray, v0: np.nd
     """An action [..., W, 2] in the network's units that waits at standstill where the given one, from speed v0 [...] in
     m/s, brakes on until it drives backwards. A car that already rolls backwards gets no faster at it."""
     physical = denormalize(space, action)
-    speed, slowest = np.asarray(v0, np.float64), np.minimum(v0, 0.0)
-    for waypoint in np.moveaxis(physical, -2, 0):
-        wanted = np.maximum(speed + waypoint[..., ACCELERATION] * space.dt, slowest)
-        waypoint[..., ACCELERATION] = (wanted - speed) / space.dt
-        speed = wanted
+    first = np.asarray(v0, np.float64)[..., None]
+    gained = np.cumsum(physical[..., ACCELERATION] * space.dt, axis=-1)
+    # v' = max(v + a dt, slowest), step by step: v less what was gained is the most that any step so far has asked for
+    offset = np.maximum(np.maximum.accumulate(np.minimum(first, 0.0) - gained, axis=-1), first)
+    physical[..., ACCELERATION] = np.diff(gained + offset, prepend=first) / space.dt
     return normalize(space, physical)
 
 

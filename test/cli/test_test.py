@@ -41,6 +41,11 @@ def test_a_failure_among_those_of_real_time_hides_no_other(pytest_run, monkeypat
     assert main(["test"]) == 1 and len(pytest_run.calls) == 2
 
 
+def test_after_an_interruption_nothing_else_begins(pytest_run):
+    pytest_run.code = 2
+    assert main(["test"]) == 130 and pytest_run.calls == [[command.REAL_TIME]]
+
+
 @pytest.mark.parametrize(
     "of_pytest, of_the_contract", [(0, 0), (1, 1), (2, 130), (3, 1), (4, 2), (5, 2), (-11, 1)]
 )

@@ -2,6 +2,8 @@
 
 import mmap
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -40,6 +42,13 @@ def test_usage_of_this_process():
     assert usage.memory_mib > 10 and usage.threads >= 1 and usage.files >= 3 and usage.cpu_s > 0 and usage.waited_s >= 0
     with pytest.raises(FileNotFoundError):
         usage_of(2**22 + 1)
+
+
+def test_usage_of_a_process_that_has_just_died():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and not taken note of
+    assert usage_of(child.pid).memory_mib == 0
+    child.wait()
 
 
 def test_memory_that_others_share_is_not_the_process_s():
