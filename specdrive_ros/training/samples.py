@@ -25,8 +25,10 @@ BRAKING_MPS = 2.0  # lost within two seconds: adds one to the weight
 
 @dataclass(frozen=True)
 class WordWeights:
-    """Loss weights of the reasoning tokens: those that only the image determines, all others, the closing tokens."""
+    """Loss weights of the reasoning tokens: the first word, which commits the sentence to a decision and a phrasing;
+    those that only the image determines; all others; the closing tokens."""
 
+    first: float = 8.0
     visual: float = 4.0
     template: float = 0.5
     closing: float = 0.5
@@ -82,7 +84,9 @@ class SampleSet:
         self.scene_labels = shards[0].scene_labels
         self.labels = np.concatenate([shard.scene[shard.sample_frame] for shard in shards]).astype(np.int64)
         self.numbers = np.concatenate([frame_numbers(shard)[shard.sample_frame] for shard in shards])
-        self._cumulative = np.cumsum(rare_event_weights(events) * manoeuvre_weights(self.futures))
+        drawn = rare_event_weights(events) * manoeuvre_weights(self.futures)
+        self._cumulative = np.cumsum(drawn)
+        self._as_they_occur = drawn.mean() / drawn
 
     def __len__(self) -> int:
         return len(self.reasonings)
@@ -119,6 +123,8 @@ class SampleSet:
             ids[row, :n], is_visual[row, :n] = tokens, visual
             weights[row, :n] = np.where(visual, self.word_weights.visual, self.word_weights.template)
             weights[row, n - 2:n] = self.word_weights.closing
+            # what is drawn more often than it occurs weighs less here, or the model would decide it too often
+            weights[row, 0] = self.word_weights.first * self._as_they_occur[index]
         return Batch(np.concatenate([self.prompt_ids[indices], ids], axis=1), weights, is_visual, lengths,
                      self.frame_rows[indices], self.actions[indices], self.v0s[indices], self.futures[indices],
                      self.labels[indices], self.numbers[indices])

@@ -1,8 +1,9 @@
 """Trains mini: first vision on scene labels, then reasoning and action on the frozen vision.
 
-The second stage reads cached image features. Its loss is the cross-entropy of the chain of causation, with the tokens
-that only the image determines weighted most, plus the flow-matching loss of the action expert, whose gradient reaches
-the language model through the key-value cache. Judge a model by its slot words, not by its loss.
+The second stage reads cached image features. Its loss is the cross-entropy of the chain of causation, with the first
+token and those that only the image determines weighted most, plus the flow-matching loss of the action expert, whose
+gradient reaches the language model through the key-value cache. Judge a model by its slot words and its sentences, not
+by its loss.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,9 @@
-"""What is drawn more often: rare events, and instants that ask for steering or braking."""
+"""What is drawn more often: rare events, and instants that ask for steering or braking; and how much tokens weigh."""
 
 import numpy as np
 import pytest
 
-from specdrive_ros.training.samples import manoeuvre_weights, rare_event_weights
+from specdrive_ros.training.samples import WordWeights, manoeuvre_weights, rare_event_weights
 
 
 def bend(radius_m, speed_mps=8.0):
@@ -41,3 +41,23 @@ def brake(from_mps, by_mps2):
 def test_braking_weighs_up_to_three_and_speeding_up_nothing():
     weights = manoeuvre_weights(np.stack([brake(10.0, 0.0), brake(10.0, 1.0), brake(15.0, 8.0), brake(5.0, -2.0)]))
     assert weights == pytest.approx([1.0, 1.0 + 1.9 / 2.0, 3.0, 1.0])
+
+
+def test_the_first_word_weighs_most_and_as_often_as_it_occurs(tiny_scenes, tiny_target):
+    pytest.importorskip("torch", reason="needs the train extra")
+    from specdrive_ros.target.config import TargetConfig
+    from specdrive_ros.target.tokens import TargetTokenizer
+    from specdrive_ros.training.samples import SampleSet
+    from specdrive_ros.training.scenes import open_shards
+
+    config, shards = TargetConfig.load(tiny_target), open_shards(tiny_scenes / "train")
+    samples = SampleSet(shards, config, TargetTokenizer.load(config), np.array([[1, 2, 2]]))
+    batch = samples.batch(np.arange(len(samples)))
+    events = [(words["decision"], words["cause"]) for shard in shards for words in shard.words]
+    drawn = rare_event_weights(events) * manoeuvre_weights(samples.futures)
+    share = drawn / drawn.sum()
+    assert len(set(share.round(6))) > 1  # else this shows nothing
+    # drawn by its share and weighed by its inverse, each sample counts as much as any other
+    assert batch.weights[:, 0] * share == pytest.approx(WordWeights.first / len(samples))
+    others = np.where(batch.is_visual, WordWeights.visual, WordWeights.template)[:, 1]
+    assert batch.weights[:, 1] == pytest.approx(others)
