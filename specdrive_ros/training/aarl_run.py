@@ -129,7 +129,8 @@ class AarlRun:
     def _split(self, split: str) -> tuple[DraftFeatures, SampleSet, FrameFeatures]:
         settings, shards = self._scenes(split)
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
-        samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
+        with self.progress(f"samples, {split}", sum(len(shard.sample_frame) for shard in shards)) as bar:
+            samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid), advance=bar.advance)
         frames = FrameFeatures(self.network, shards)
         writer = FeatureWriter(self.network, samples, frames, self.rules, settings)
         with self.progress(f"states, {split}", min(settings.count, len(samples))) as bar:

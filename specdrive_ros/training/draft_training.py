@@ -167,7 +167,8 @@ class DraftRun:
         if known := known_features(self.features / split, record):
             return known
         _, grid = frame_patches(shards[0].frames(0, 4), self.network)
-        samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid))
+        with self.progress(f"samples, {split}", sum(len(shard.sample_frame) for shard in shards)) as bar:
+            samples = SampleSet(shards, self.config, self.tokenizer, np.asarray(grid), advance=bar.advance)
         writer = FeatureWriter(self.network, samples, FrameFeatures(self.network, shards), self.rules, settings)
         with self.progress(f"states, {split}", min(count, len(samples))) as bar:
             return writer.write(self.features / split, bar)

@@ -91,9 +91,10 @@ class MiniTraining:
         vision = self._vision_stage()
         _, grid = frame_patches(self.train[0].frames(0, 4), self.target)
         tokenizer = TargetTokenizer.load(self.config)
-        train, validation = (
-            SampleSet(shards, self.config, tokenizer, np.asarray(grid)) for shards in (self.train, self.validation)
-        )
+        splits = self.train, self.validation
+        with self.progress("samples", sum(len(s.sample_frame) for shards in splits for s in shards)) as bar:
+            train, validation = (SampleSet(shards, self.config, tokenizer, np.asarray(grid), advance=bar.advance)
+                                 for shards in splits)
         with self.processes.main_process_first():  # the first writes the files, the others read them
             folder = self.run_folder / "features"
             features = FrameFeatures(self.target, self.train, folder / "train")

@@ -6,6 +6,7 @@ shares its position ids. Knows the scenes on disk and the tokenizer; knows no ne
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +58,10 @@ class Batch:
 
 
 class SampleSet:
-    """All samples of some shards, tokenised once."""
+    """All samples of some shards, tokenised once; `advance` hears how many more are prepared."""
 
     def __init__(self, shards: list[Shard], config: TargetConfig, tokenizer: TargetTokenizer, grids: np.ndarray,
-                 weights: WordWeights = WordWeights()):
+                 weights: WordWeights = WordWeights(), advance: Callable[[int], None] = lambda samples: None):
         self.config, self.tokenizer, self.word_weights = config, tokenizer, weights
         self.prompt: Prompt | None = None
         prompts, reasonings, rows, actions, v0s, futures, events = [], [], [], [], [], [], []
@@ -78,6 +79,7 @@ class SampleSet:
                 rows.append(first_frame + frame - np.arange(FRAMES_PER_CAMERA)[::-1])
                 events.append((words["decision"], words["cause"]))
             first_frame += len(shard.scene)
+            advance(len(shard.sample_frame))
         self.prompt_ids, self.frame_rows = np.stack(prompts), np.stack(rows)
         self.reasonings, self.actions = reasonings, np.concatenate(actions).astype(np.float32)
         self.v0s, self.futures = np.concatenate(v0s).astype(np.float32), np.concatenate(futures)

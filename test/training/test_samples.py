@@ -51,7 +51,9 @@ def test_the_first_word_weighs_most_and_as_often_as_it_occurs(tiny_scenes, tiny_
     from specdrive_ros.training.scenes import open_shards
 
     config, shards = TargetConfig.load(tiny_target), open_shards(tiny_scenes / "train")
-    samples = SampleSet(shards, config, TargetTokenizer.load(config), np.array([[1, 2, 2]]))
+    prepared = []
+    samples = SampleSet(shards, config, TargetTokenizer.load(config), np.array([[1, 2, 2]]), advance=prepared.append)
+    assert sum(prepared) == len(samples)  # a bar reaches its end
     batch = samples.batch(np.arange(len(samples)))
     events = [(words["decision"], words["cause"]) for shard in shards for words in shard.words]
     drawn = rare_event_weights(events) * manoeuvre_weights(samples.futures)
