@@ -35,6 +35,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     network.add_argument("--features", type=Path,
                          help="where the target's states are cached, for every draft of a target "
                          "(default: beside OUT or the run)")
+    network.add_argument("--start-from", type=Path, metavar="DRAFT",
+                         help="folder of a draft of the same kind and sizes to start from, as when its target was "
+                         "trained further (default: random weights)")
     network.add_argument("--answers", default="greedy", choices=("greedy", "labels"),
                          help="learn what the target writes, or the labels (default %(default)s)")
     network.add_argument("--samples", type=int, default=8000, help="training samples (default %(default)s)")
@@ -105,7 +108,8 @@ def distil(args: Namespace) -> dict:
                              learning_rate=args.learning_rate, block_size=args.block, ahead=args.ahead, seed=args.seed)
     settings = FeatureSettings(tuple(taps), args.answers, args.samples, max_new_tokens=model.max_new_tokens)
     with training_output(run / "tensorboard") as (progress, log):
-        record = DraftRun(model.checkpoint, args.data, features, out, training, settings, progress, log, run).run()
+        record = DraftRun(model.checkpoint, args.data, features, out, training, settings, progress, log, run,
+                          args.start_from).run()
     if PartialState().is_main_process:
         export_draft(out, out, text)
     return {**record, "draft_folder": str(out)}

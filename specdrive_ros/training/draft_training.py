@@ -43,6 +43,7 @@ from specdrive_ros.training.phrasebook import closed_ids
 from specdrive_ros.training.scenes import Shard, open_shards
 from specdrive_ros.training.state import cosine_rate, load_state, save_state
 from specdrive_ros.training.target_training import descend, new_accelerator
+from specdrive_ros.training.warm_start import warm_start_draft
 
 KINDS = ("eagle3", "dflash")
 ORDER = 11  # random stream of the sample order, separate from that of the steps
@@ -119,15 +120,17 @@ FREE_TO_CHANGE = ("steps", "evaluate_every", "evaluated", "save_every")  # when 
 
 class DraftRun:
     """target: checkpoint folder; data: scenes; features: where states are cached; out: the finished draft; run: folder
-    of the run's state, `out/run` if None."""
+    of the run's state, `out/run` if None; start_from: folder of a draft whose weights it begins with, not random
+    ones."""
 
     def __init__(self, target: Path, data: Path, features: Path, out: Path, training: DraftTraining,
-                 settings: FeatureSettings | None, progress, log, run: Path | None = None):
+                 settings: FeatureSettings | None, progress, log, run: Path | None = None,
+                 start_from: Path | None = None):
         self.run_folder = run or out / "run"
         self.config = TargetConfig.load(target)
         self.settings = settings or FeatureSettings(taps=eagle3_taps(self.config.text.num_hidden_layers))
         self.training, self.features, self.out = training, features, out
-        self.progress, self.log = progress, log
+        self.progress, self.log, self.start_from = progress, log, start_from
         self.network, self.tokenizer = load_target(target).requires_grad_(False), TargetTokenizer.load(self.config)
         self.data, self.corpus = data, set()  # corpus: token ids that occur in the labels
         self.rules = ReasoningRules.of(self.tokenizer, self.config.text.vocab_size, self.settings.max_new_tokens)
@@ -152,7 +155,8 @@ class DraftRun:
     def _check_record(self) -> None:
         """A run continues as it began: another target or other settings need another run."""
         record = {**asdict(self.training), **asdict(self.settings), "taps": list(self.settings.taps),
-                  "target": fingerprint(self.network.language_model.norm.weight.detach().numpy())}  # fmt: skip
+                  "target": fingerprint(self.network.language_model.norm.weight.detach().numpy()),
+                  "start_from": self.start_from and str(self.start_from.resolve())}  # fmt: skip
         record = {name: value for name, value in record.items() if name not in FREE_TO_CHANGE}
         check_run_record(self.run_folder, record)
 
@@ -178,9 +182,12 @@ class DraftRun:
         words = np.array(sorted(self.corpus.union(train.answer_ids().tolist())))
         config = draft_config(self.config, self.training, self.settings.taps, len(words),
                               mask_token_id(self.tokenizer), target.fingerprint)  # fmt: skip
-        draft = new_draft(config)
-        if isinstance(config, Eagle3Config):
+        draft, is_eagle3 = new_draft(config), isinstance(config, Eagle3Config)
+        if is_eagle3:
             draft.set_vocabulary(words)
+        if self.start_from is not None:
+            warm_start_draft(draft, self.start_from, self.config.text)
+        if is_eagle3:
             return Eagle3Stage(draft, target, self.training.ahead or self.training.words_ahead)
         return DFlashStage(draft, target, np.flatnonzero(~self.rules.forbidden), self.training.anchors)
 

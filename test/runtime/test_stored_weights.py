@@ -1,11 +1,8 @@
 """Export without weights in memory: references by name, casts of what is stored narrower, a bound on the memory."""
 
 import json
-import shutil
-import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,25 +13,9 @@ pytest.importorskip("onnxscript", reason="needs the train extra")
 torch = pytest.importorskip("torch", reason="needs the train extra")
 
 from specdrive_ros.errors import InputError  # noqa: E402
+from specdrive_ros.evaluation import export_cost  # noqa: E402
 from specdrive_ros.runtime.stored_weights import StoredWeights, keeps  # noqa: E402
 from specdrive_ros.runtime.weights_file import tensor_places  # noqa: E402
-
-GOLDEN = Path(__file__).parents[1] / "golden" / "alpamayo_A"
-ITEM_BYTES = {"F32": 4, "BF16": 2, "I32": 4}
-
-
-def write_weights(path: Path, shapes: dict[str, tuple[int, ...]], dtype: str) -> int:
-    """A safetensors file of these shapes, sparse: it takes no space on the disk and reads as zeros."""
-    header, position = {}, 0
-    for name, shape in shapes.items():
-        end = position + ITEM_BYTES[dtype] * int(np.prod(shape, dtype=np.int64))
-        header[name], position = {"dtype": dtype, "shape": list(shape), "data_offsets": [position, end]}, end
-    content = json.dumps(header).encode()
-    content += b" " * (-len(content) % 8)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(content)) + content)
-        file.truncate(8 + len(content) + position)
-    return position
 
 
 class Small(torch.nn.Module):
@@ -92,7 +73,7 @@ def test_what_is_computed_is_what_is_stored(traced, tmp_path, dtype):
 def test_a_type_that_is_no_weight_s(traced, tmp_path):
     network, proto = traced
     shapes = {name: tuple(value.shape) for name, value in network.state_dict().items()}
-    write_weights(tmp_path / "model.safetensors", shapes, "I32")
+    export_cost.write_weights(tmp_path / "model.safetensors", shapes, "I32")
     with pytest.raises(InputError, match="model.safetensors: wide.weight is I32; weights must be F32, F16, BF16"):
         StoredWeights(network, tensor_places(tmp_path)).refer(ir.from_proto(proto), network)
 
@@ -103,54 +84,45 @@ def test_large_constants_are_not_folded():
     assert keeps(ir.node("Transpose", [small]), 256) is None
 
 
-BIG = {"hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 2}
-
-
-@pytest.fixture
-def big_checkpoint(tmp_path):
-    """Folder and bytes of a checkpoint of half a gigabyte in bf16, two layers of the released model's kind."""
-    from specdrive_ros.target.config import TargetConfig
-    from specdrive_ros.target.network import AlpamayoTarget
-
-    folder = tmp_path / "big"
-    shutil.copytree(GOLDEN / "backbone", folder / "backbone")
-    for path in (GOLDEN / "checkpoint").glob("*.json"):
-        shutil.copy(path, folder)
-    change(folder / "config.json", lambda content: content.update(vlm_name_or_path="backbone"))
-    change(folder / "backbone" / "config.json", lambda content: content["text_config"].update(BIG))
-    change(folder / "backbone" / "config.json", lambda content: content["vision_config"].update(out_hidden_size=2048))
-    with torch.device("meta"):
-        target = AlpamayoTarget(TargetConfig.load(folder))
-    shapes = {name: tuple(value.shape) for name, value in target.state_dict().items()}
-    return folder, write_weights(folder / "model.safetensors", shapes, "BF16")
-
-
-def change(path: Path, how) -> None:
-    content = json.loads(path.read_text())
-    how(content)
-    path.write_text(json.dumps(content))
-
-
-PEAK = """
-import resource, sys
-import onnxruntime, onnxscript, torch, transformers
-from specdrive_ros.runtime import export
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-before = peak()
-export.export_checkpoint(sys.argv[1], sys.argv[1], comparing=False)
-print(peak() - before)
+BIG = """
+title: half a gigabyte in bf16, two layers of the released model's kind
+source: none
+text: {layers: 2, hidden: 2048, inner: 16384, heads: 8, kv_heads: 2, head: 16, vocabulary: 4454}
+vision: {layers: 4, hidden: 32, inner: 64, heads: 4, mergers: 3, positions: 64}
+expert: {hidden: 48, inner: 96, heads: 4, waypoints: 64, steps: 10}
+cycle: {cameras: 2, frames: 4, patches: 48, prompt: 200, reasoning: 20, capacity: 256}
 """
 
 
-def test_memory_does_not_grow_with_the_weights(big_checkpoint):
+def test_memory_does_not_grow_with_the_weights(tmp_path):
     """What exporting adds to the imports' memory is a fraction of the weights; they are stored once, as they were."""
-    folder, size = big_checkpoint
-    assert size > 400e6
-    done = subprocess.run([sys.executable, "-c", PEAK, folder], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) < 0.5 * size
+    (tmp_path / "big.yaml").write_text(BIG)
+    folder = tmp_path / "big"
+    command = [sys.executable, "-m", export_cost.__name__, "--model", tmp_path / "big.yaml", "--out", folder, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    cost = json.loads(done.stdout)
+    assert cost["weights_bytes"] > 400e6
+    assert 0 < cost["added_peak_bytes"] < 0.5 * cost["weights_bytes"]
     graphs = {path.name: path.stat().st_size for path in folder.glob("*.onnx*")}
     assert set(graphs) == {"vision.onnx", "text.onnx", "action_step.onnx"}
-    assert sum(graphs.values()) < 2e6
+    assert sum(graphs.values()) == cost["graphs_bytes"] < 2e6
     text = onnx.load(folder / "text.onnx", load_external_data=False)
     kinds = {one.data_type for one in text.graph.initializer if one.data_location == onnx.TensorProto.EXTERNAL}
     assert kinds == {onnx.TensorProto.BFLOAT16}
+
+
+def test_weights_are_in_shards_of_a_published_size(monkeypatch):
+    monkeypatch.setattr(export_cost, "SHARD_BYTES", 100)
+    shapes = {"a": (20,), "b": (30,), "c": (1,), "d": (2, 100), "e": (3,)}  # 40, 60, 2, 400 and 6 bytes
+    assert list(map(list, export_cost.in_shards(shapes))) == [["a", "b"], ["c"], ["d"], ["e"]]
+
+
+def test_a_shape_that_drives_nothing(capsys, tmp_path):
+    assert export_cost.main(["--model", "qwen3-8b", "--out", str(tmp_path / "new")]) == 2
+    assert "has no vision, action expert and cycle; it must be a driving model" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_nothing_is_overwritten(capsys, tmp_path):
+    assert export_cost.main(["--out", str(tmp_path)]) == 2
+    assert "exists; it must be a new folder" in capsys.readouterr().err

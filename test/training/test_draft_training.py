@@ -12,14 +12,21 @@ from specdrive_ros.draft.checkpoint import load_draft_network
 from specdrive_ros.draft.config import DFlashConfig, Eagle3Config
 from specdrive_ros.draft.dflash import DFlashDraft
 from specdrive_ros.draft.eagle3 import Eagle3Draft
+from specdrive_ros.draft.eagle3_network import Eagle3
 from specdrive_ros.errors import InputError
 from specdrive_ros.runtime.torch_drafts import TorchDFlash, TorchEagle3
+from specdrive_ros.target.config import TargetConfig
 from specdrive_ros.training import draft_training
 from specdrive_ros.training.draft_features import DraftFeatures, FeatureSettings, chosen_samples
 from specdrive_ros.training.draft_training import DraftRun, DraftTraining, drawn
 from specdrive_ros.training.frozen_target import FrozenTarget
+from specdrive_ros.training.warm_start import copy_word_rows
 
 TAPS = (1, 2, 3)
+CONFIG = Eagle3Config(
+    hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8,
+    vocab_size=12, draft_vocab_size=3, target_layers=4, tap_layers=TAPS, rope_theta=1e4,
+)  # fmt: skip
 
 
 @contextmanager
@@ -27,12 +34,13 @@ def quiet_progress(_name, _total):
     yield SimpleNamespace(advance=lambda *_: None)
 
 
-def draft_run(target, data, out, kind, features, *, steps, rope="flat", **training):
+def draft_run(target, data, out, kind, features, *, steps, rope="flat", start_from=None, **training):
     settings = FeatureSettings(TAPS, count=4, max_new_tokens=14, dtype="float32", batch=2)
     training = {"batch": 2, "save_every": 1, "warmup": 1, "evaluate_every": 1000, "learning_rate": 3e-3, **training}
     return DraftRun(target, data, features, out,
                     DraftTraining(kind, rope, steps=steps, block_size=8, anchors=12, **training),
-                    settings, quiet_progress, SimpleNamespace(add_scalar=lambda *_: None))  # fmt: skip
+                    settings, quiet_progress, SimpleNamespace(add_scalar=lambda *_: None),
+                    start_from=start_from)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +97,45 @@ def test_an_overfitted_draft_proposes_what_it_learnt(target, data, features, tmp
     cached = DraftFeatures(features / "train")
     lengths = [accepted_length(draft, cached.read(number), 7) for number in range(len(cached))]
     assert np.mean(lengths) >= 5, lengths  # 11 tokens behind the first: 8 and 3 make 5.5
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "dflash"])
+def test_a_run_starts_from_the_weights_of_another_draft(target, data, features, tmp_path, kind):
+    draft_run(target, data, tmp_path / "first", kind, features, steps=2).run()
+    draft_run(target, data, tmp_path / "fresh", kind, features, steps=1, learning_rate=1e-9, seed=1).run()
+    draft_run(target, data, tmp_path / "next", kind, features, steps=1, learning_rate=1e-9, seed=1,
+              start_from=tmp_path / "first").run()
+    text = TargetConfig.load(target).text
+    first, fresh, found = (load_draft_network(tmp_path / name, text).state_dict() for name in ("first", "fresh", "next"))
+    for name, weights in first.items():
+        torch.testing.assert_close(found[name], weights, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(first["fc.weight"], fresh["fc.weight"], atol=1e-3)
+
+
+def test_rows_of_the_output_head_follow_their_words():
+    def head(words):
+        draft = Eagle3(replace(CONFIG, draft_vocab_size=len(words)))
+        draft.set_vocabulary(np.array(words))
+        return draft
+
+    source, draft = head([3, 5, 9]), head([2, 5, 7, 9])
+    before = draft.lm_head.weight.detach().clone()
+    with torch.no_grad():
+        copy_word_rows(draft, source)
+    expected = torch.stack([before[0], source.lm_head.weight[1], before[2], source.lm_head.weight[2]])
+    torch.testing.assert_close(draft.lm_head.weight, expected)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"kind": "dflash"}, "is Eagle3, must be DFlash"),
+    ({"rope": "mirror"}, "rope is flat there, must be mirror"),
+])
+def test_a_draft_that_cannot_be_started_from(target, data, features, tmp_path, change, message):
+    draft_run(target, data, tmp_path / "first", "eagle3", features, steps=1).run()
+    kind, rope = change.get("kind", "eagle3"), change.get("rope", "flat")
+    run = draft_run(target, data, tmp_path / "next", kind, features, steps=1, rope=rope, start_from=tmp_path / "first")
+    with pytest.raises(InputError, match=f"cannot start from .*first: {message}"):
+        run.run()
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "dflash"])
