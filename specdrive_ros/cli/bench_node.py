@@ -1,12 +1,14 @@
 """`specdrive bench node`: the planner as a process over DDS, with and without faults. Thin."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from specdrive_ros.errors import InputError
 
 EXAMPLE = "example: specdrive bench node --minutes 10 --faults --json"
 LONGEST_MINUTES = 24 * 60.0
+OF_THE_BENCH = ("model", "runtime", "draft", "autostart", "cameras")  # arguments of their own, or always the same
 RUNTIMES = ("onnxruntime", "torch", "tensorrt")
 
 
@@ -14,6 +16,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--model", default="mini", metavar="M", help="a model's name or folder (default %(default)s)")
     parser.add_argument("--runtime", default="onnxruntime", metavar="R", help="of the networks (default %(default)s)")
     parser.add_argument("--draft", default="none", metavar="D", help="none, or drafts as a+b (default %(default)s)")
+    parser.add_argument("--parameters", nargs="+", default=[], metavar="NAME=VALUE",
+                        help="of the planner node, such as action_steps_late=2 (default: none, its own defaults)")
     parser.add_argument("--minutes", type=float, default=1.0, metavar="N", help="how long (default %(default)s)")
     parser.add_argument("--noise", action="store_true",
                         help="noise as images instead of a drive: the worst case for drafts")
@@ -37,6 +41,7 @@ def document(args: Namespace) -> dict:
         raise InputError(f"--runtime {args.runtime}: not known; there are {', '.join(RUNTIMES)}")
     check_names(args.draft)
     cameras = find_model(args.model).cameras
+    parameters = parameters_of(args.parameters)
     prepare_out_folder(args.log, "--log")
     from specdrive_ros.ros.node_benchmark import measure_node
 
@@ -50,8 +55,28 @@ def document(args: Namespace) -> dict:
             draft=args.draft,
             noise=args.noise,
             cameras=cameras,
+            parameters=parameters,
             on_second=lambda second: bar.advance(),
         )
+
+
+def parameters_of(pairs: Sequence[str]) -> dict[str, object]:
+    """Values of the planner's parameters, checked by its own table. Raises `InputError`."""
+    from yaml import YAMLError
+
+    from specdrive_ros.ros.planner_parameters import PARAMETERS
+    from specdrive_ros.yaml_file import parse_yaml
+
+    specs, found = {spec.name: spec for spec in PARAMETERS if spec.name not in OF_THE_BENCH}, {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in specs:
+            raise InputError(f"--parameters {pair}: must be NAME=VALUE with one of {', '.join(sorted(specs))}")
+        try:
+            found[name] = specs[name].check(parse_yaml(value))
+        except (ValueError, YAMLError) as error:
+            raise InputError(f"--parameters {pair}: cannot be read; must be {specs[name].rule()}") from error
+    return found
 
 
 def lines_of(document: dict) -> list[str]:

@@ -8,7 +8,6 @@ sparse files: all zeros, no space on the disk. Then exports it as `specdrive exp
 
 import argparse
 import json
-import resource
 import struct
 import sys
 import time
@@ -134,7 +133,9 @@ def export_cost(folder: Path, shape: ModelShape, on_graph=lambda name: None) -> 
 
 
 def peak_bytes() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """The most memory that this process has had. Linux's own count: `ru_maxrss` starts at what the parent had."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 
 def main(argv: list[str] | None = None) -> int:

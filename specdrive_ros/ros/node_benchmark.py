@@ -11,11 +11,12 @@ had: if it is large, the times say more about the machine. Does not know what a 
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
@@ -113,12 +114,14 @@ def measure_node(
     draft: str = "none",
     noise: bool = False,
     cameras: Sequence[str] = ("rgb_front",),
+    parameters: Mapping[str, object] = MappingProxyType({}),
     module: str = "planner_node",
     on_second: Callable[[int], None] = lambda second: None,
 ) -> dict:
     """The document of `bench node --json`. Raises WorkFailed if the planner dies or does not get ready.
 
     noise: as images, instead of a drive: the worst case for drafts, as no sentence is like the one before.
+    parameters: further ones of the planner node.
     """
     drive = None if noise else record_drive("cruise", DRIVEN_SEED, SHOWN_CAMERA, LAP_S)
     with ExitStack() as stack:
@@ -138,8 +141,8 @@ def measure_node(
             executor.add_node(node)
             stack.callback(node.destroy_node)
         log_dir.mkdir(parents=True, exist_ok=True)
-        parameters = {"model": model, "runtime": runtime, "draft": draft, "autostart": True}
-        command = NodeProcess(module, parameters, {}).command()
+        own = {"model": model, "runtime": runtime, "draft": draft, "autostart": True}
+        command = NodeProcess(module, {**parameters, **own}, {}).command()
         began = time.monotonic()
         child = Child("planner", command, environment, log_dir / "planner.log")
         stack.callback(end_all, [child])
@@ -150,7 +153,7 @@ def measure_node(
         listener.forget()
         looks = _soak(executor, child, source, minutes * 60, faults, on_second)
         document = _document(model, listener.heard, looks, active_s, faults, _exit_s(executor, child))
-        return document | {"images": "noise" if noise else "drive"}
+        return document | {"images": "noise" if noise else "drive", "parameters": dict(parameters)}
 
 
 def _soak(executor, child: Child, source: FaultSource, seconds: float, faults: bool, on_second) -> list[Usage]:

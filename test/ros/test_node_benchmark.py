@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 pytest.importorskip("specdrive_ros.msg")
 from specdrive_ros.cli import bench_node  # noqa: E402
-from specdrive_ros.errors import WorkFailed  # noqa: E402
+from specdrive_ros.errors import InputError, WorkFailed  # noqa: E402
 from specdrive_ros.evaluation.process_usage import usage_of  # noqa: E402
 from specdrive_ros.ros import node_benchmark  # noqa: E402
 from specdrive_ros.ros.conversions import STAGES  # noqa: E402
@@ -19,7 +20,9 @@ from specdrive_ros.ros.fault_source import FAULTS  # noqa: E402
 def test_a_short_soak(tmp_path, monkeypatch):
     monkeypatch.setattr(node_benchmark, "WARM_UP_S", 1.0)
     monkeypatch.setattr(node_benchmark, "FAULT_S", 0.5)
-    document = node_benchmark.measure_node("mini", minutes=0.2, faults=True, log_dir=tmp_path)
+    document = node_benchmark.measure_node("mini", minutes=0.2, faults=True, log_dir=tmp_path,
+                                           parameters={"action_steps_late": 2})
+    assert document["parameters"] == {"action_steps_late": 2}
     assert document["faults"] == sorted(FAULTS)
     assert document["messages"] > 20 and abs(document["lost"]) <= 2
     assert document["silence_ms"]["max"] < 2000.0 + 1000 * document["waited_s"], "0.2 s is usual"
@@ -35,6 +38,25 @@ def test_a_short_soak(tmp_path, monkeypatch):
 def test_a_planner_that_cannot_start_is_said_with_its_last_words(tmp_path):
     with pytest.raises(WorkFailed, match="no such parameter|not a module|No module|ended"):
         node_benchmark.measure_node("mini", minutes=0.1, faults=False, log_dir=tmp_path, module="no_such_node")
+
+
+def test_parameters_have_the_types_of_the_planner_s_own_table():
+    found = bench_node.parameters_of(["action_steps_late=2", "deadline_ms=90", "deadline_policy=stop"])
+    assert found == {"action_steps_late": 2, "deadline_ms": 90.0, "deadline_policy": "stop"}
+    assert isinstance(found["deadline_ms"], float)
+
+
+@pytest.mark.parametrize("pair, message", [
+    ("deadline_ms", "must be NAME=VALUE with one of action_steps_late, "),
+    ("no_such=1", "must be NAME=VALUE with one of"),
+    ("model=other", "must be NAME=VALUE with one of"),  # has an argument of its own
+    ("deadline_policy=hurry", "parameter deadline_policy: 'hurry'; must be one of off, shorten, republish, stop"),
+    ("action_steps_late=}", "action_steps_late=}: cannot be read; must be int from 0 to"),
+    ("action_steps_late=", "parameter action_steps_late: None; must be int from 0 to"),
+])
+def test_parameters_that_the_planner_would_refuse(pair, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        bench_node.parameters_of([pair])
 
 
 def test_usage_of_this_process():
