@@ -13,7 +13,6 @@ Knows the simulated world; knows no model and no torch.
 """
 
 import copy
-import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
