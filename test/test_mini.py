@@ -43,14 +43,14 @@ def test_every_chain_of_causation_is_finished(driven):
 
 
 def test_plans_beat_constant_velocity_on_worlds_never_seen(driven):
-    """0.55 of constant velocity's on the worlds 700 to 729, 95 % between 0.46 and 0.66 (docs/results/mini.md)."""
+    """0.29 of constant velocity's on the worlds 700 to 729, 95 % between 0.25 and 0.34 (docs/results/mini.md)."""
     errors, blind = [], []
     for observation, future, plan in driven:
         straight = np.outer(WAYPOINT_TIMES_S, [observation.history.speed_mps, 0.0])
         errors.append(np.linalg.norm(plan.xyz[:THREE_SECONDS, :2] - future[:THREE_SECONDS, :2], axis=1).mean())
         blind.append(np.linalg.norm(straight[:THREE_SECONDS] - future[:THREE_SECONDS, :2], axis=1).mean())
     assert len(errors) >= 50
-    assert np.mean(errors) < 0.66 * np.mean(blind), f"ADE 3 s {np.mean(errors):.2f} m against {np.mean(blind):.2f} m"
+    assert np.mean(errors) < 0.4 * np.mean(blind), f"ADE 3 s {np.mean(errors):.2f} m against {np.mean(blind):.2f} m"
 
 
 def test_the_colour_of_the_light_alone_changes_reasoning_and_plan(planner):

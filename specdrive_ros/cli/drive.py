@@ -79,7 +79,7 @@ def _add_time(parser: ArgumentParser) -> None:
                         help="with --offline: a plan takes effect this long after its picture (default %(default)s)")
     parser.add_argument("--deadline-ms", type=float, default=500.0, metavar="MS",
                         help="over ROS: from image to trajectory; a cycle that would be late is shortened, or else the "
-                             "last plan is republished. Mini takes about 160 on two CPU cores; a car wants 100 "
+                             "last plan is republished. Mini takes 50 to 170 on two CPU cores; a car wants 100 "
                              "(default %(default)s)")
 
 
